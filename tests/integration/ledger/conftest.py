@@ -221,6 +221,19 @@ class World:
     def row(self, seq: int) -> JournalRow:
         return next(row for row in self.rows if row.seq == seq)
 
+    def verify(
+        self,
+        engine: SqlEngine,
+        *names: str,
+        after: timedelta = timedelta(),
+        options: Options | None = None,
+        keys: AnchorKeys = KEYS,
+        limits: VerifyLimits | None = None,
+    ) -> Report:
+        """What these invariants find, or all of them, so long after the world was made."""
+        clock = ManualClock(AT + after)
+        return verify(engine, self.lake, self.kafka, keys, limits or VerifyLimits(), clock, options, names=names)
+
 
 def forged(rows: Sequence[JournalRow]) -> str:
     head = GENESIS
@@ -282,13 +295,10 @@ def world_in(folder: Path, clean_lake: Path) -> World:
 
 @pytest.fixture
 def report(engine: SqlEngine, world: World) -> Verify:
-    """Verifies the world: by every invariant, or by the one that is named."""
+    """Verifies the world: by every invariant, or by those that are named."""
 
-    def check(name: str | None = None, options: Options | None = None) -> Report:
-        clock = ManualClock(AT + timedelta(minutes=5))
-        return verify(
-            engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, options, names=[name] if name else ()
-        )
+    def check(*names: str, options: Options | None = None) -> Report:
+        return world.verify(engine, *names, after=timedelta(minutes=5), options=options)
 
     return check
 
@@ -299,8 +309,7 @@ def look(engine: SqlEngine, world: World) -> Look:
 
     def answer(invariant: type[Invariant]) -> Finding:
         world.rewrite()
-        found = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[invariant.name])
-        return found.findings[0]
+        return world.verify(engine, invariant.name).findings[0]
 
     return answer
 

@@ -9,14 +9,13 @@ from datetime import timedelta
 
 import pytest
 
-from core.clock import ManualClock
 from journal.anchors import Anchor, AnchorKeys
 from journal.histories import LINEAGES_NOTE, AbandonedLineage, to_note
-from ledger.verify import Finding, verify
+from ledger.verify import Finding
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
 from ledger.verify.journal_checks import AnchorsHold, ChainWhole
 from tests.integration.ledger.conftest import AT, KEYS, World
+from tests.integration.ledger.findings import problems
 
 Look = Callable[..., Finding]
 
@@ -26,16 +25,9 @@ def look(engine: SqlEngine, world: World) -> Look:
     """The answer of the anchors' invariant, so many hours after the last row, to a holder of ``keys``."""
 
     def answer(hours: float = 0.1, keys: AnchorKeys = KEYS) -> Finding:
-        clock = ManualClock(AT + timedelta(hours=hours))
-        return verify(engine, world.lake, world.kafka, keys, VerifyLimits(), clock, names=[AnchorsHold.name]).findings[
-            0
-        ]
+        return world.verify(engine, AnchorsHold.name, after=timedelta(hours=hours), keys=keys).findings[0]
 
     return answer
-
-
-def problems(finding: Finding) -> str:
-    return " ".join(str(offender["problem"]) for offender in finding.offenders)
 
 
 def test_anchors_of_every_commit_hold(look: Look, world: World) -> None:
@@ -57,8 +49,9 @@ def test_a_changed_row_with_the_whole_chain_computed_anew_is_found(look: Look, w
     world.anchor()
     world.row(9).postings = str(world.row(9).postings).replace("1000", "9000")
     world.rewrite()
-    by_itself = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[ChainWhole.name])
-    assert by_itself.ok, "the forger's chain must be whole, or the anchors aren't what finds it"
+    assert world.verify(engine, ChainWhole.name).ok, (
+        "the forger's chain must be whole, or the anchors aren't what finds it"
+    )
     found = look()
     assert [offender["seq"] for offender in found.offenders] == [11, 14]
     assert "rows were changed or removed" in problems(found)

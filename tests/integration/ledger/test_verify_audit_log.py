@@ -11,15 +11,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from core.clock import ManualClock
 from journal.anchors import Anchor, AnchorKeys
 from journal.schema import GENESIS
-from ledger.verify import Finding, verify
+from ledger.verify import Finding
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
 from ledger.verify.journal_checks import AuditLogWhole
 from operations.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, AuditOutcome, chain_entry, parse_entry
 from tests.integration.ledger.conftest import AT, KEYS, World
+from tests.integration.ledger.findings import problems
 
 Look = Callable[[], Finding]
 Rows = list[dict[str, Any]]
@@ -38,9 +37,7 @@ def acts(world: World) -> Path:
 
 @pytest.fixture
 def look(engine: SqlEngine, world: World) -> Look:
-    settings, clock = VerifyLimits(), ManualClock(AT)
-    names = [AuditLogWhole.name]
-    return lambda: verify(engine, world.lake, world.kafka, KEYS, settings, clock, names=names).findings[0]
+    return lambda: world.verify(engine, AuditLogWhole.name).findings[0]
 
 
 def record(path: Path, count: int) -> tuple[int, str]:
@@ -67,10 +64,6 @@ def rewrite(path: Path, change: Callable[[Rows], None], *, forge: bool = False) 
             head = row["chain"]
     shutil.rmtree(path)
     write_deltalake(str(path), pa.Table.from_pylist(rows, schema=AUDIT_SCHEMA))
-
-
-def problems(finding: Finding) -> str:
-    return " ".join(str(offender["problem"]) for offender in finding.offenders)
 
 
 def test_a_record_that_nobody_touched_is_whole(look: Look, acts: Path) -> None:

@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from core.clock import ManualClock
 from core.decision import Decision
 from core.work import postings_to_json
 from journal.bodies import BodyStore
 from journal.schema import JournalRow, pair_of
 from ledger.accounts import book_fact, holder_of
 from ledger.postings import PostingsWriter
-from ledger.verify import Finding, Options, verify
+from ledger.verify import Finding, Options
 from ledger.verify.body_checks import BookingsAreInBodies
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
 from ledger.verify.payment_checks import (
     OneMerchantAPayment,
     RefundsHaveCaptures,
@@ -30,7 +28,7 @@ from ledger.verify.payment_checks import (
     UndosHaveMovements,
 )
 from providers import ProvidersSettings, build_adapters
-from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World, new_row
+from tests.integration.ledger.conftest import EVENTS, World, new_row
 
 STRIPE = build_adapters(ProvidersSettings())["stripe"]
 Findings = dict[str, Finding]
@@ -101,13 +99,7 @@ def look(engine: SqlEngine, world: World) -> Callable[[BookedRows], Findings]:
         world.kafka.bodies.update(booked.bodies)
         world.rewrite()
         PostingsWriter.open(str(world.lake.postings)).follow(world.rows)
-        return looked()
-
-    def looked() -> Findings:
-        clock = ManualClock(AT + timedelta(minutes=5))
-        report = verify(
-            engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, Options(deep=True), names=OF_BODIES
-        )
+        report = world.verify(engine, *OF_BODIES, after=timedelta(minutes=5), options=Options(deep=True))
         return {one.name: one for one in report.findings}
 
     return found

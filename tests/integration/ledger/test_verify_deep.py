@@ -12,15 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from core.clock import ManualClock
 from core.decision import Decision
 from journal.append import Appender
 from journal.bodies import BODIES_SCHEMA
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions, RetentionState
-from ledger.verify import Finding, Options, verify
+from ledger.verify import Finding, Options
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
-from tests.integration.ledger.conftest import AT, KEYS, World, later_row
+from tests.integration.ledger.conftest import AT, World, later_row
 
 NAME = "bodies_whole"
 
@@ -29,13 +27,7 @@ Look = Callable[..., Finding]
 
 @pytest.fixture
 def look(engine: SqlEngine, world: World) -> Look:
-    def answer() -> Finding:
-        report = verify(
-            engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), Options(deep=True), names=[NAME]
-        )
-        return report.findings[0]
-
-    return answer
+    return lambda: world.verify(engine, NAME, options=Options(deep=True)).findings[0]
 
 
 def drop(world: World, seq: int) -> str:

@@ -7,26 +7,21 @@ from typing import Any
 
 import pytest
 
-from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
-from ledger.verify import Finding, verify
+from ledger.verify import Finding
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
 from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerFactKey, OrderKept
 from ledger.verify.payment_checks import Balanced, EntriesHaveTwoPeople
 from ledger.verify.report import Invariant
-from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, new_row
+from tests.integration.ledger.conftest import CONTROL, World, booking, new_row
 
 LINES = booking(capture=False) or ""
 
 
 def look(engine: SqlEngine, world: World, *invariants: type[Invariant]) -> tuple[Finding, ...]:
     world.rewrite()
-    answer = verify(
-        engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[one.name for one in invariants]
-    )
-    return tuple(answer.findings)
+    return tuple(world.verify(engine, *(one.name for one in invariants)).findings)
 
 
 def entry(**changes: Any) -> JournalRow:

@@ -166,5 +166,5 @@ def test_a_count_of_zero_is_as_good_as_none(report: Verify, with_pairs: World, p
 
 def test_of_the_newest_rows_alone_nothing_is_said_of_counts(report: Verify, with_pairs: World) -> None:
     with_pairs.index(keep_count(DONE, 1))
-    [found] = report("index_equals_journal", Options(since=15)).findings
+    [found] = report("index_equals_journal", options=Options(since=15)).findings
     assert found.ok and "counts of pairs" in (found.unknown or ""), found

@@ -8,13 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from core.clock import ManualClock
 from ledger.catch_ups import TABLE, CatchUps, FetchedEvent, ListedSpan
-from ledger.verify import Finding, verify
+from ledger.verify import Finding
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
 from ledger.verify.report_checks import ListedAreDecided
-from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
+from tests.integration.ledger.conftest import AT, EVENTS, World
 
 KNOWN, LOST = FetchedEvent("stripe:evt_1:charge", "charge", AT), FetchedEvent("stripe:evt_lost:charge", "charge", AT)
 SPAN = ListedSpan(
@@ -36,9 +34,7 @@ def look(engine: SqlEngine, world: World) -> Look:
     def answer(*spans: Span) -> Finding:
         for span, events in spans:
             CatchUps(world.lake.places.shared_table(TABLE)).append(span, events)
-        clock = ManualClock(AT + timedelta(minutes=5))
-        names = [ListedAreDecided.name]
-        return verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, names=names).findings[0]
+        return world.verify(engine, ListedAreDecided.name, after=timedelta(minutes=5)).findings[0]
 
     return answer
 

@@ -1,4 +1,5 @@
-"""No more is given back, or undone, than there was, and a payment has one merchant: by planted corruptions."""
+"""No more is given back, or undone, than there was, and a payment has one merchant: by planted corruptions. Refunds
+before their captures are listed; those that wait too long are offences."""
 
 from __future__ import annotations
 
@@ -12,18 +13,17 @@ from typing import Any
 
 import pytest
 
-from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
 from core.work import postings_from_json, postings_to_json, reversed_postings
 from journal.schema import JournalRow
 from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
-from ledger.verify import Finding, verify
+from ledger.verify import Finding
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
 from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
-from tests.integration.ledger.conftest import AT, EVENTS, KEYS, later_row, new_row, world_in
+from tests.integration.ledger.conftest import EVENTS, later_row, new_row, world_in
 
 M = Movement
 EARLY, LATE = timedelta(days=29), timedelta(days=31)
@@ -36,10 +36,12 @@ class Rows:
     def __init__(self) -> None:
         self.all: list[JournalRow] = []
 
-    def add(self, payment: str, *moved: tuple[Movement, int], merchant: str = "m-1", **more: Any) -> None:
+    def add(
+        self, payment: str, *moved: tuple[Movement, int], merchant: str = "m-1", currency: str = "EUR", **more: Any
+    ) -> None:
         for movement, minor in moved:
             seq = 15 + len(self.all)
-            fact = MoneyFact(f"stripe:f_{seq}:{movement}", movement, "acct_1", payment, Money(minor, "EUR"))
+            fact = MoneyFact(f"stripe:f_{seq}:{movement}", movement, "acct_1", payment, Money(minor, currency))
             about = {
                 "postings": postings_to_json(book_fact(fact, "stripe/acct_1", merchant)),
                 "fact_key": fact.fact_key,
@@ -58,6 +60,17 @@ class Rows:
 
 def planted() -> list[JournalRow]:
     rows = Rows()
+    rows.add("turned-round-refund", (M.REFUND, 400), (M.CAPTURE, 1_000))
+    rows.add("in-order-refund", (M.CAPTURE, 1_000), (M.REFUND, 1_000))
+    rows.add("waiting-refund", (M.REFUND, 400))
+    rows.add("too-much", (M.CAPTURE, 1_000), (M.REFUND, 700), (M.REFUND, 301))
+    rows.add("currencies", (M.CAPTURE, 1_000))
+    rows.add("currencies", (M.REFUND, 5), currency="JPY")
+    rows.add("refund-undone", (M.CAPTURE, 1_000), (M.REFUND, 1_001), (M.REFUND_FAILED, 1_001))
+    # PayPal's refunds name no order: their entity is the capture, whose own entity is the order.
+    rows.add("order", (M.CAPTURE, 1_000), fact_key="stripe:ch_28:capture")
+    rows.add("ch_28", (M.REFUND, 1_000))
+    rows.add("ch_99", (M.REFUND, 400))
     rows.add("right", (M.CAPTURE, 1_000), (M.REFUND, 300), (M.DISPUTE_OPENED, 1_000), (M.DISPUTE_WON, 300))
     rows.add("right", (M.DISPUTE_LOST, 700), (M.REFUND, 300), (M.REFUND_FAILED, 300))
     rows.add("turned-round", (M.DISPUTE_LOST, 400), (M.REFUND_FAILED, 100), (M.CAPTURE, 1_000))
@@ -108,8 +121,7 @@ def look(
 
     @functools.cache
     def findings(after: timedelta) -> dict[str, Finding]:
-        clock = ManualClock(AT + after)
-        report = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(sample_max=50), clock, names=names)
+        report = world.verify(engine, *names, after=after, limits=VerifyLimits(sample_max=50))
         return {one.name: one for one in report.findings}
 
     return lambda name, after: findings(after)[name]
@@ -120,23 +132,29 @@ def offenders(found: Finding) -> dict[str, str]:
     return {one["entity_key"].removeprefix("stripe:acct_1:"): one["problem"] for one in found.offenders}
 
 
-MORE = "more was given back and withheld than captured"
+MORE, REFUNDED = "more was given back and withheld than captured", "more was given back than captured"
+DISPUTE_WAITS, REFUND_WAITS = (f"a {what} waits too long for its capture" for what in ("dispute", "refund"))
 NEVER = "a {} was undone that was never done"
 OF_MORE = "more of a {} was undone than was done"
 
 
-def test_more_refunded_and_disputed_than_captured_may_yet_be_given_back(look: Look) -> None:
+def test_more_given_back_and_withheld_than_captured_may_yet_be_given_back(look: Look) -> None:
+    """Only what was refunded alone is an offence at once."""
     found = look(RefundsHaveCaptures.name, EARLY)
-    assert offenders(found) == {}
+    assert offenders(found) == {"too-much": REFUNDED}
+    assert (found.offenders[0]["refunded"], found.offenders[0]["captured"]) == (1_001, 1_000)
     waiting = {one.removeprefix("stripe:acct_1:") for one in found.figures["payments"]}
-    assert waiting == {"both", "lost", "disputed"} and found.figures["awaiting"] == 3
+    assert waiting == {"both", "lost", "disputed", "waiting-refund", "currencies", "ch_99"}
+    assert found.figures["awaiting"] == 6
 
 
-def test_more_refunded_and_disputed_than_captured_is_an_offence_after_thirty_days(look: Look) -> None:
+def test_what_still_waits_for_its_capture_is_an_offence_after_thirty_days(look: Look) -> None:
     found = look(RefundsHaveCaptures.name, LATE)
-    assert offenders(found) == {"both": MORE, "lost": MORE, "disputed": "a dispute waits too long for its capture"}
+    waited = dict.fromkeys(("waiting-refund", "currencies", "ch_99"), REFUND_WAITS)
+    assert offenders(found) == {"both": MORE, "lost": MORE, "disputed": DISPUTE_WAITS, "too-much": REFUNDED, **waited}
     [both] = [one for one in found.offenders if one["problem"] == MORE and one["refunded"]]
     assert (both["refunded"], both["disputed"], both["captured"]) == (301, 700, 1_000)
+    assert {one["currency"] for one in found.offenders if one["problem"] == REFUND_WAITS} == {"EUR", "JPY"}
     assert found.figures["awaiting"] == 0
 
 

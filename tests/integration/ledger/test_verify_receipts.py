@@ -11,18 +11,17 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from core.clock import ManualClock, to_rfc3339
+from core.clock import to_rfc3339
 from core.routing import TEST_TRAFFIC_OFF
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent
 from ledger.receipts import CollectionResult, ReceiptsTable, collect_new_receipts
-from ledger.verify import Finding, verify
+from ledger.verify import Finding
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka_checks import ReceiptsHaveDecisions
 from stack.servers.ports import LOOPBACK, free_ports
 from tests.answers import OneRecord
-from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
+from tests.integration.ledger.conftest import AT, EVENTS, World
 
 KNOWN, LOST = "stripe:evt_1:charge", "stripe:evt_lost:charge"
 
@@ -42,9 +41,7 @@ def look(engine: SqlEngine, world: World) -> Look:
     def answer(*receipts: bytes) -> Finding:
         if receipts:
             collect_new_receipts(OneRecord(b"\n".join(receipts)), "receipts", ReceiptsTable(str(world.lake.receipts)))
-        clock = ManualClock(AT + timedelta(minutes=5))
-        names = [ReceiptsHaveDecisions.name]
-        return verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, names=names).findings[0]
+        return world.verify(engine, ReceiptsHaveDecisions.name, after=timedelta(minutes=5)).findings[0]
 
     return answer
 

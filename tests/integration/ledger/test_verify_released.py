@@ -6,13 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
-from ledger.verify import Finding, verify
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
-from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, KEYS, World, forged, later_row, new_row
+from tests.integration.ledger.conftest import CONTROL, EVENTS, World, forged, later_row, new_row
 
 NAMES = ("items_close_once", "index_equals_journal", "offsets_accounted", "one_effect_per_event_key", "order_kept")
 
@@ -47,13 +44,8 @@ def gains(world: World) -> Callable[..., World]:
     return gain
 
 
-def look(engine: SqlEngine, world: World) -> dict[str, Finding]:
-    found = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[*NAMES])
-    return {one.name: one for one in found.findings}
-
-
 def offending(engine: SqlEngine, world: World) -> set[str]:
-    return {name for name, one in look(engine, world).items() if one.offenders}
+    return {one.name for one in world.verify(engine, *NAMES).findings if one.offenders}
 
 
 def test_what_was_released_may_come_again_once(engine: SqlEngine, gains: Callable[..., World]) -> None:
@@ -77,8 +69,5 @@ def test_a_second_first_event_without_a_release_is_found(engine: SqlEngine, gain
 
 
 def test_a_release_that_no_second_person_approved_is_found(engine: SqlEngine, gains: Callable[..., World]) -> None:
-    world = gains()
-    found = verify(
-        engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=["releases_have_two_people"]
-    )
-    assert [one["event_key"] for one in found.findings[0].offenders] == ["stripe:evt_7:charge"]
+    [found] = gains().verify(engine, "releases_have_two_people").findings
+    assert [one["event_key"] for one in found.offenders] == ["stripe:evt_7:charge"]

@@ -8,13 +8,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from core.clock import ManualClock
 from core.decision import Decision
 from journal.anchors import Anchor
 from journal.histories import LINEAGES_NOTE, AbandonedLineage, to_note
-from ledger.verify import Options, Report, verify
+from ledger.verify import Options, Report
 from ledger.verify.engine import SqlEngine
-from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Verify = Callable[..., Report]
@@ -23,8 +21,7 @@ Verify = Callable[..., Report]
 @pytest.fixture
 def report(engine: SqlEngine, world: World) -> Verify:
     def check(since: int | datetime, *names: str) -> Report:
-        clock, options = ManualClock(AT + timedelta(minutes=5)), Options(since=since)
-        return verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, options, names=names)
+        return world.verify(engine, *names, after=timedelta(minutes=5), options=Options(since=since))
 
     return check
 
