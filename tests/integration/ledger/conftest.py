@@ -167,6 +167,26 @@ class World:
     rows: list[JournalRow]
     state: JournalState
 
+    def add_commit(self, *rows: JournalRow) -> None:
+        """One more commit, of rows that continue the journal's numbers; marks follow it, the index doesn't."""
+        for row in rows:
+            row.batch_seq, row.epoch = rows[0].seq, 1
+            if row.first:
+                self.state.marks[row.topic][row.partition] = row.offset + 1
+        self.rows += rows
+        self.state = replace(self.state, next_seq=rows[-1].seq + 1)
+        forged(self.rows)
+
+    def index_commit(self, *forgotten: bytes) -> None:
+        """The index follows the newest commit, and then loses these keys."""
+
+        def follow(index: Index) -> None:
+            index.apply_rows([row for row in self.rows if row.batch_seq == self.rows[-1].batch_seq], {})
+            for key in forgotten:
+                index._store._db.delete(key)
+
+        self.index(follow)
+
     def rewrite(self, *, forge: bool = True) -> None:
         """Writes the journal again from ``rows`` and ``state``.
 

@@ -38,11 +38,7 @@ def plant(world: World, booked: JournalRow, **changes: Any) -> None:
     wanted.provider, wanted.event_key, wanted.actor = "payhook", "payhook:cmd_2:propose_entry", "ada"
     for name, value in changes.items():
         setattr(wanted, name, value)
-    world.rows += [wanted, booked]
-    for row in world.rows[14:]:
-        row.batch_seq, row.epoch = 15, 1
-    world.state.marks[CONTROL][0] = 3
-    object.__setattr__(world.state, "next_seq", 17)
+    world.add_commit(wanted, booked)
 
 
 def test_an_entry_by_two_people_is_right(engine: SqlEngine, world: World) -> None:

@@ -9,10 +9,9 @@ import pytest
 from core.decision import Decision
 from core.keys import hash_key
 from journal import index_layout as layout
-from journal.schema import JournalRow
 from ledger.verify.derived_checks import IndexEqualsJournal
 from ledger.verify.engine import SqlEngine
-from tests.integration.ledger.conftest import CONTROL, EVENTS, World, forged, later_row, new_row
+from tests.integration.ledger.conftest import CONTROL, EVENTS, World, later_row, new_row
 from tests.integration.ledger.findings import problems
 
 KEY = "stripe:evt_7:charge"
@@ -23,21 +22,15 @@ def purged(world: World) -> World:
     """Row 12 died and is purged; other content under its key, refused as a conflict, is replayed and applied."""
     refused: dict[str, Any] = {"error_class": "EventConflict", "handler_version": None}
     better = new_row(15, EVENTS, 0, 105, Decision.DEAD, "evt_7", content="better", **refused)
-    rows: list[JournalRow] = [
+    world.add_commit(
         better,
         new_row(16, CONTROL, 0, 1, Decision.PURGED, "cmd_2"),
         later_row(world.row(12), 17, Decision.PURGED, cause_seq=16),
         new_row(18, CONTROL, 0, 2, Decision.REPLAYED, "cmd_3"),
         later_row(better, 19, Decision.REPLAYED, cause_seq=18),
         later_row(better, 20, Decision.APPLIED, error_class=None, handler_version="ledger-1"),
-    ]
-    for row in rows:
-        row.batch_seq, row.epoch = 15, 1
-    world.rows += rows
-    world.state.marks[CONTROL][0], world.state.marks[EVENTS][0] = 3, 106
-    object.__setattr__(world.state, "next_seq", 21)
-    forged(world.rows)
-    world.index(lambda index: index.apply_rows(rows, {}))
+    )
+    world.index_commit()
     world.rewrite()
     return world
 

@@ -9,7 +9,7 @@ import pytest
 from core.decision import Decision
 from journal.schema import JournalRow
 from ledger.verify.engine import SqlEngine
-from tests.integration.ledger.conftest import CONTROL, EVENTS, World, forged, later_row, new_row
+from tests.integration.ledger.conftest import CONTROL, EVENTS, World, later_row, new_row
 
 NAMES = ("items_close_once", "index_equals_journal", "offsets_accounted", "one_effect_per_event_key", "order_kept")
 
@@ -28,16 +28,10 @@ def gains(world: World) -> Callable[..., World]:
         first = 15 + len(rows)
         for at, decision in enumerate(decisions):
             rows.append(new_row(first + at, EVENTS, 0, 105 + at, decision, "evt_7"))
-        for row in rows:
-            row.batch_seq, row.epoch = 15, 1
-        world.rows += rows
-        world.state.marks[CONTROL][0] += 1 if released else 0
-        world.state.marks[EVENTS][0] = 105 + len(decisions)
+        world.add_commit(*rows)
         world.kafka.held[EVENTS][0] = (world.kafka.held[EVENTS][0][0], 200)
         world.kafka.held[CONTROL][0] = (world.kafka.held[CONTROL][0][0], 200)
-        object.__setattr__(world.state, "next_seq", 15 + len(rows))
-        forged(world.rows)
-        world.index(lambda index: index.apply_rows(rows, {}))
+        world.index_commit()
         world.rewrite()
         return world
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rocksdict import WriteBatch
 
 from core.decision import Decision
 from journal import index_layout as layout
-from journal.index import Index
 from journal.schema import JournalRow
 from ledger.verify.derived_checks import IndexEqualsJournal
 from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerEventKey, OneEffectPerFactKey
 from ledger.verify.payment_checks import ReprocessedWereIgnored
-from tests.integration.ledger.conftest import CONTROL, Look, World, booking, fact, forged, later_row, new_row
+from tests.integration.ledger.conftest import CONTROL, Look, World, booking, fact, later_row, new_row
 
 IGNORED = 8
 """The row of the clean lake that ignored its event."""
@@ -25,11 +23,7 @@ APPLIED: dict[str, Any] = {"postings": booking(capture=True), "handler_version":
 def plant(world: World, *entries: JournalRow) -> None:
     """A command's row 15, and rows that follow it."""
     command = new_row(15, CONTROL, 0, 1, Decision.REPLAYED, "cmd_2", event_type="replay", handler_version=None)
-    world.rows += [command, *entries]
-    for row in world.rows[14:]:
-        row.batch_seq, row.epoch = 15, 1
-    world.state.marks[CONTROL][0] = 2
-    object.__setattr__(world.state, "next_seq", 15 + len(world.rows[14:]))
+    world.add_commit(command, *entries)
 
 
 def opened(world: World, of: int = IGNORED, seq: int = 16, **more: Any) -> JournalRow:
@@ -51,16 +45,9 @@ def test_what_was_ignored_and_then_booked_is_right(look: Look, world: World) -> 
     assert (found.ok, found.figures) == (True, {"reprocessed": 1})
 
 
-def test_unknown_events_that_were_taken_up_again_are_right_too(look: Look, world: World) -> None:
-    again = later_row(world.row(IGNORED), 17, Decision.UNKNOWN)
-    plant(world, opened(world), again, opened(world, seq=18), booked(world, seq=19))
-    for invariant in (ItemsCloseOnce, ReprocessedWereIgnored):
-        found = look(invariant)
-        assert found.ok, found
-
-
-def test_ignored_once_more_and_taken_up_another_time_is_right(look: Look, world: World) -> None:
-    again = later_row(world.row(IGNORED), 17, Decision.IGNORED)
+@pytest.mark.parametrize("decision", [Decision.IGNORED, Decision.UNKNOWN])
+def test_taken_up_another_time_is_right(look: Look, world: World, decision: Decision) -> None:
+    again = later_row(world.row(IGNORED), 17, decision)
     plant(world, opened(world), again, opened(world, seq=18), booked(world, seq=19))
     for invariant in (ItemsCloseOnce, ReprocessedWereIgnored):
         found = look(invariant)
@@ -109,17 +96,7 @@ def test_one_that_goes_on_after_it_was_booked_is_found(look: Look, world: World)
 def test_an_index_that_forgot_it_is_found(look: Look, world: World, forgets: bool) -> None:
     """By it the event would be taken up a second time."""
     plant(world, opened(world), booked(world))
-    forged(world.rows)
-
-    def follow(index: Index) -> None:
-        index.apply_rows(world.rows[14:], {})
-        if forgets:
-            batch = WriteBatch(raw_mode=True)
-            batch.delete(layout.REOPENED + layout.SEQ.pack(IGNORED))
-            index._store.write(batch)
-
-    world.index(follow)
-    reported = [str(offender["problem"]) for offender in look(IndexEqualsJournal).offenders]
-    assert reported == (
-        ["the index doesn't know that an ignored event was replayed, or an unknown one closed"] if forgets else []
-    )
+    world.index_commit(*([layout.REOPENED + layout.SEQ.pack(IGNORED)] if forgets else []))
+    reported = [offender["problem"] for offender in look(IndexEqualsJournal).offenders]
+    problem = "the index doesn't know that an ignored event was replayed, or an unknown one closed"
+    assert reported == ([problem] if forgets else [])

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rocksdict import WriteBatch
 
 from core.decision import Decision
 from journal import index_layout as layout
-from journal.index import Index
 from journal.schema import JournalRow
 from ledger.verify.derived_checks import IndexEqualsJournal
 from ledger.verify.journal_checks import ItemsCloseOnce
 from ledger.verify.payment_checks import Balanced, ReversalsMirrorBookings
-from tests.integration.ledger.conftest import CONTROL, Look, World, booking, forged, later_row, new_row
+from tests.integration.ledger.conftest import CONTROL, Look, World, booking, later_row, new_row
 
 
 def reversal(world: World, seq: int = 16, **more: Any) -> JournalRow:
@@ -27,11 +25,7 @@ def reversal(world: World, seq: int = 16, **more: Any) -> JournalRow:
 
 def plant(world: World, *entries: JournalRow) -> None:
     approval = new_row(15, CONTROL, 0, 1, Decision.REVERSED, "cmd_2", event_type="reverse", handler_version=None)
-    world.rows += [approval, *entries]
-    for row in world.rows[14:]:
-        row.batch_seq, row.epoch = 15, 1
-    world.state.marks[CONTROL][0] = 2
-    object.__setattr__(world.state, "next_seq", 15 + len(world.rows[14:]))
+    world.add_commit(approval, *entries)
 
 
 def test_a_booking_taken_back_whole_is_right(look: Look, world: World) -> None:
@@ -69,16 +63,6 @@ def test_an_entry_that_mirrors_nothing_or_that_nobody_approved_is_found(
 def test_an_index_that_forgot_a_reversal_is_found(look: Look, world: World, forgets: bool) -> None:
     """By it a second reversal would be booked."""
     plant(world, reversal(world))
-    forged(world.rows)
-
-    def follow(index: Index) -> None:
-        index.apply_rows(world.rows[14:], {})
-        if forgets:
-            batch = WriteBatch(raw_mode=True)
-            batch.delete(layout.REVERSED + layout.SEQ.pack(1))
-            index._store.write(batch)
-
-    world.index(follow)
-    found = look(IndexEqualsJournal)
-    reported = [str(offender["problem"]) for offender in found.offenders]
+    world.index_commit(*([layout.REVERSED + layout.SEQ.pack(1)] if forgets else []))
+    reported = [offender["problem"] for offender in look(IndexEqualsJournal).offenders]
     assert reported == (["the index doesn't know that a booking was reversed"] if forgets else [])
