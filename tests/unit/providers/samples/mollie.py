@@ -76,6 +76,39 @@ ROUTED = payment() | {"routing": [{"resource": "route", "id": "rt_1", "amount": 
 REMAINDER = {"remainderAmount": samples_of.money(700, "EUR")}
 PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refund())
 BY_HAND = event("payment.paid", payment(manual=True, captured_minor=600))
+WAYS_OF_PAYING: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("PayPal", {"method": "paypal"}, ", 1000 outside:paypal"),
+    ("PayPal, which Mollie settles", {"method": "paypal", "settled_minor": 1_000}, ""),
+    ("gift card", {"method": "giftcard"}, ", 1000 outside:giftcard"),
+    ("voucher", {"method": "voucher"}, ", 1000 outside:voucher"),
+    ("gift card, and 700 by iDEAL", {"method": "giftcard", "settled_minor": 700}, ", 300 outside:giftcard"),
+    (
+        "gift card, and 700 by iDEAL as its details say",
+        {"method": "giftcard", "details": {"remainderMethod": "ideal", **REMAINDER}},
+        ", 300 outside:giftcard",
+    ),
+    (
+        "iDEAL, and 300 by gift card",
+        {"method": "ideal", "settled_minor": 700, "details": {"giftcards": [{"issuer": "vvv"}]}},
+        ", 300 outside:giftcard",
+    ),
+    *(
+        (
+            f"iDEAL, and 300 by {what} as its details say, {way}",
+            {"method": "ideal", "details": {listed: [{"issuer": "vvv"}], **REMAINDER, **more}},
+            f", 300 outside:{method}",
+        )
+        for what, listed, method in (
+            ("gift card", "giftcards", "giftcard"),
+            ("voucher", "vouchers", "voucher"),
+        )
+        for way, more in (("by name", {"remainderMethod": "ideal"}), ("without a name", {}))
+    ),
+    ("iDEAL, whose details list no gift card", {"method": "ideal", "details": {"giftcards": []}}, ""),
+    ("Blik", {"method": "blik", "settled_minor": 1_000}, ""),
+    ("card in another currency", {"settlementAmount": samples_of.money(1_100, "USD")}, ""),
+)
+"""What a payment's fields say, and what of it is outside of Mollie."""
 OTHER_TYPES = (
     *("payment.authorized", "payment.failed", "payment.expired", "payment.canceled", "payment.pending"),
     *("payment-link.paid", "sales-invoice.paid", "refund.queued", "refund.pending"),
@@ -151,38 +184,7 @@ WEBHOOKS = [
     *books(
         *(
             (f"a payment by {case}", event("payment.paid", payment(**more)), f"tr_1:capture 1000 EUR of tr_1{outside}")
-            for case, more, outside in (
-                ("PayPal", {"method": "paypal"}, ", 1000 outside:paypal"),
-                ("PayPal, which Mollie settles", {"method": "paypal", "settled_minor": 1_000}, ""),
-                ("gift card", {"method": "giftcard"}, ", 1000 outside:giftcard"),
-                ("voucher", {"method": "voucher"}, ", 1000 outside:voucher"),
-                ("gift card, and 700 by iDEAL", {"method": "giftcard", "settled_minor": 700}, ", 300 outside:giftcard"),
-                (
-                    "gift card, and 700 by iDEAL as its details say",
-                    {"method": "giftcard", "details": {"remainderMethod": "ideal", **REMAINDER}},
-                    ", 300 outside:giftcard",
-                ),
-                (
-                    "iDEAL, and 300 by gift card",
-                    {"method": "ideal", "settled_minor": 700, "details": {"giftcards": [{"issuer": "vvv"}]}},
-                    ", 300 outside:giftcard",
-                ),
-                *(
-                    (
-                        f"iDEAL, and 300 by {what} as its details say, {way}",
-                        {"method": "ideal", "details": {listed: [{"issuer": "vvv"}], **REMAINDER, **more}},
-                        f", 300 outside:{method}",
-                    )
-                    for what, listed, method in (
-                        ("gift card", "giftcards", "giftcard"),
-                        ("voucher", "vouchers", "voucher"),
-                    )
-                    for way, more in (("by name", {"remainderMethod": "ideal"}), ("without a name", {}))
-                ),
-                ("iDEAL, whose details list no gift card", {"method": "ideal", "details": {"giftcards": []}}, ""),
-                ("Blik", {"method": "blik", "settled_minor": 1_000}, ""),
-                ("card in another currency", {"settlementAmount": samples_of.money(1_100, "USD")}, ""),
-            )
+            for case, more, outside in WAYS_OF_PAYING
         ),
         (
             "a refund that PayPal makes",

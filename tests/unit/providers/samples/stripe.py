@@ -563,7 +563,7 @@ DISPUTES = [
     *moves_nothing(
         *(
             (
-                f"a dispute that is {kind}, whose one transaction is a fee",
+                f"a dispute that is {kind} and {status}, whose one transaction is a fee",
                 dispute(kind, status=status, balance_transactions=[transaction("txn_0", 0, 1)]),
             )
             for kind, status in (
