@@ -14,6 +14,7 @@ from ingest.errors import RequestRefused
 from ingest.limits import Load, OpenRequest, source_of
 
 DIGITS_MAX = 12
+"""Of a length, beyond leading zeros, which the grammar allows (RFC 9110, section 8.6)."""
 
 LOOK_S = 0.05
 """How much later than its deadline a body may be given up."""
@@ -102,7 +103,8 @@ def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
     """
     for name, value in headers:
         if name == b"content-length" and (length := strip_blanks(value)).isdigit():
-            if len(length) > DIGITS_MAX or int(length) > bytes_max:
+            digits = length.lstrip(b"0") or b"0"
+            if len(digits) > DIGITS_MAX or int(digits) > bytes_max:
                 raise RequestRefused("too_large", bytes_max=bytes_max)
         elif name == b"content-type":
             if not all(_is_of_type(media_type, member) for member in split_list(value) or (value,)):

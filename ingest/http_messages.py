@@ -36,8 +36,11 @@ FORBIDDEN_TRAILERS = frozenset(
 JUDGED = frozenset({b"host", b"transfer-encoding", b"expect"})
 """The headers that `check_head` wants to see."""
 
-_AUTHORITY = rb"(?:(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2}){1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?"
-"""A name and perhaps a port, which may be empty (RFC 3986, section 3.2). A comma is refused: it may join two hosts."""
+_ADDRESS = rb"\[(?:[0-9A-Fa-f:.]{2,45}|[vV][0-9A-Fa-f]{1,8}\.[A-Za-z0-9._~!$&'()*+;=:-]{1,45})\]"
+"""An IPv6 address, or one of a later version (RFC 3986, section 3.2.2)."""
+_AUTHORITY = rb"(?:(?:[A-Za-z0-9._~!$&'()*+;=-]|%[0-9A-Fa-f]{2}){1,255}|" + _ADDRESS + rb")(?::(?:0*[0-9]{1,5})?)?"
+"""A name or an address and perhaps a port, which may be empty and may have leading zeros (RFC 3986, section 3.2). A
+comma is refused: it may join two hosts."""
 _HOST = re.compile(_AUTHORITY)
 _ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://" + _AUTHORITY + rb"(/[^?#]*)?(?:\?([^#]*))?")
 _METHOD = re.compile(rb"[\r\n]*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [/*A-Za-z]")

@@ -32,6 +32,9 @@ LEGAL: dict[str, Made] = {
     "a blank behind the length": lambda body, value: (
         head(b"Stripe-Signature: %b" % value, b"Content-Length: %d \t" % len(body)) + body
     ),
+    "a length with leading zeros": lambda body, value: (
+        head(b"Stripe-Signature: %b" % value, b"Content-Length: " + b"0" * 20 + b"%d" % len(body)) + body
+    ),
     "a blank behind the type": sized(b"Content-Type: application/json \t"),
     "a blank before the type's semicolon": sized(b"Content-Type: application/json ; charset=utf-8"),
     "an empty parameter": sized(b"Content-Type: application/json; charset=utf-8;"),
@@ -41,6 +44,8 @@ LEGAL: dict[str, Made] = {
     "a type twice in one field": sized(b"Content-Type: application/json, application/json; charset=utf-8"),
     "a type in two fields": sized(b"Content-Type: application/json", b"Content-Type: Application/Json"),
     "a host with an empty port": sized(host=b"Host: x:"),
+    "a host whose port has leading zeros": sized(host=b"Host: x:00008080"),
+    "a host by a version of IP that is yet to come": sized(host=b"Host: [v1F.fe80::a+en1]:8080"),
     "a host whose name is encoded": sized(host=b"Host: hooks%2Dof!shop~1"),
     "an absolute target whose host is encoded": sized(line=b"POST http://hooks%2Dof:/webhooks/stripe HTTP/1.1"),
     "another parameter": sized(b"Content-Type: application/json; version=1"),
