@@ -591,14 +591,18 @@ REFUSALS = [
         )
     ),
     *(
-        Refusal(f"a content type of {kind!r}", Request(SIGNED.body, [(b"content-type", kind)]), reason, (SECRET,))
-        for kind, reason in (
-            (b"application/x-www-form-urlencoded", None),
-            (b"Application/X-WWW-Form-URLencoded; charset=UTF-8", None),
-            (b"application/json", "malformed"),
-            (b"multipart/form-data", "malformed"),
-            (b"application/x-www-form-urlencodedx", "malformed"),
-            (b"", "malformed"),
+        Refusal(
+            f"content types of {shown(kinds)}: the receiver judges them",
+            Request(SIGNED.body, [(b"content-type", kind) for kind in kinds]),
+            None,
+            (SECRET,),
+        )
+        for kinds in (
+            [b"application/x-www-form-urlencoded"],
+            [b"Application/X-WWW-Form-URLencoded; charset=UTF-8"],
+            [b"application/x-www-form-urlencoded", b"application/x-www-form-urlencoded"],
+            [b"application/x-www-form-urlencoded, application/x-www-form-urlencoded;charset=utf-8"],
+            [b"application/x-www-form-urlencoded; profile=" + b"a" * 200],
         )
     ),
     Refusal("no content type", SIGNED, None, (SECRET,)),
