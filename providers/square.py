@@ -245,8 +245,8 @@ class SquareAdapter(JsonAdapter):
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
-    for name, value in request.headers:
-        if name == ENVIRONMENT_HEADER and (reported := _MODES.get(value.lower())) != endpoint:
+    for value in request.values(ENVIRONMENT_HEADER):
+        if (reported := _MODES.get(value.lower())) != endpoint:
             raise ModeMismatch(endpoint, reported)
 
 

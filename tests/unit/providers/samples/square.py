@@ -293,7 +293,7 @@ WEBHOOKS += [
     ),
     *(
         Webhook(f"from environment {values}", from_environment(*values), mode="live")
-        for values in ([], [b"Production"], [b"production"], [b"PRODUCTION", b"Production"])
+        for values in ([], [b"Production"], [b"production"], [b"PRODUCTION", b"Production"], [b" Production\t"])
     ),
     Webhook("from no environment at the test endpoint", payment(), endpoint="test", mode="test"),
 ]
