@@ -48,7 +48,7 @@ _INSTRUMENTS = Methods(
     },
     field="payment-instrument-type",
 )
-"""By what a transaction was paid. Where it isn't said, Braintree settles it."""
+"""By what a transaction was paid. Where it isn't said, nor by its details, Braintree settles it."""
 _INSTRUMENT_OF: Mapping[str, str] = dict.fromkeys(("local_payment_completed", "local_payment_funded"), "local_payment")
 """By kind whose transaction may not say by what it was paid: by what it was."""
 _PAYPAL = "paypal"
@@ -57,7 +57,8 @@ _FEE_GIVEN_BACK = "refund-from-transaction-fee-amount"
 """No page says which transaction has it, or whether the refund's amount is less by it."""
 _FEES_OF_PAYPAL = ("transaction-fee-amount", _FEE_GIVEN_BACK)
 _DETAILS_OF_PAYPAL = ("paypal", "local-payment", "sepa-debit-account-detail")
-"""Where a transaction that PayPal settles says what PayPal took (the SDKs' ``Transaction``)."""
+"""Where a transaction that PayPal settles says what PayPal took (the SDKs' ``Transaction``). Without an instrument they
+tell that PayPal does (https://developer.paypal.com/braintree/docs/reference/response/transaction)."""
 
 
 class _TransactionMovement(NamedTuple):
@@ -241,7 +242,13 @@ def _is_outside(source: Element, kind: str) -> bool:
             (text_of(find_child(source, "transaction"), "payment-instrument-subtype") or "").lower().startswith(_PAYPAL)
         )
     instrument = text_of(source, "payment-instrument-type") or _INSTRUMENT_OF.get(kind)
-    return instrument is not None and _INSTRUMENTS.is_outside(instrument)
+    if instrument is None:
+        return any(_says_something(find_child(source, name)) for name in _DETAILS_OF_PAYPAL)
+    return _INSTRUMENTS.is_outside(instrument)
+
+
+def _says_something(details: Element | None) -> bool:
+    return any((detail.text or "").strip() or len(detail) for detail in list_elements(details))
 
 
 def _find_transaction(subject: Element, kind: str) -> Element | None:

@@ -403,6 +403,27 @@ def with_paypals_fee(
     return posted(changed(xml, ("</currency-iso-code>", f"</currency-iso-code><{details}>{said}</{details}>")))
 
 
+def of_details(details: str, payer: str = "<payer-email>robin@example.com</payer-email>") -> bytes:
+    """A settled transaction that doesn't say by what it was paid, but has details of that."""
+    said = f"</currency-iso-code><{details}>{payer}</{details}>"
+    return transaction("transaction_settled", NO_INSTRUMENT, ("</currency-iso-code>", said))
+
+
+WEBHOOKS += [
+    *(
+        Webhook(
+            f"a sale that only its {details} details tell", posted(of_details(details)), books=f"{CAPTURE}{outside}"
+        )
+        for details, outside in (
+            *((name, ", 1250 outside:paypal") for name in ("paypal", "local-payment", "sepa-debit-account-detail")),
+            ("credit-card", ""),
+        )
+    ),
+    *(
+        Webhook(f"a sale whose PayPal details say nothing: {said!r}", posted(of_details("paypal", said)), books=CAPTURE)
+        for said in ("", "<payer-email/>", '<payer-email nil="true"/>', "<debug-id>  </debug-id>")
+    ),
+]
 PAYPALS_FEE = ["tx1:paypal_fee 70 EUR of tx1, 70 outside:paypal"]
 SERVICE_FEE = ["tx1:service_fee 100 EUR of tx1"]
 WEBHOOKS += [
