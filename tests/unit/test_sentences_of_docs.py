@@ -119,11 +119,11 @@ def test_five_slow_claims_are_a_share_and_no_thousand_claims_are_needed() -> Non
     assert looks.samples(claims(5, 10))["redis_slow", ""] == pytest.approx(5 / 10)
 
 
-def test_limits_that_the_runbook_names_are_those_of_the_settings() -> None:
-    settings, runbook = AlertsSettings(), page("runbook")
-    assert f"More than `alerts.depth_max` ({settings.depth_max}) events" in runbook
-    assert f"More than `alerts.lag_max` ({settings.lag_max:,}) events" in runbook
-    assert f"More than `alerts.retry_share_max` ({settings.retry_share_max:.0%}".replace("%", " %") in runbook
+def test_limits_that_the_page_of_alerts_names_are_those_of_the_settings() -> None:
+    settings, alerts = AlertsSettings(), page("alerts")
+    assert f"more than `depth_max` ({settings.depth_max}) events" in alerts
+    assert f"more than `lag_max` ({settings.lag_max:,}) events" in alerts
+    assert f"more than `retry_share_max` ({settings.retry_share_max:.0%}".replace("%", " %") in alerts
 
 
 def test_a_due_retry_waits_for_what_the_processors_page_names() -> None:
