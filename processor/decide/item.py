@@ -225,7 +225,8 @@ def fail_item(item: BatchItem, failure: Failure, rules: StreamRules, now: dateti
     that dies because an earlier event did.
 
     A first failure of a kind takes the policy of the rules; a later one keeps the event's own. Tries of all kinds count
-    together.
+    together. `journal.index.Index.find_due` takes the retry up; docs/processor.md, "A retry is late", says what holds
+    it for longer, and where.
     """
     row = item.row
     policy = choose_retry_policy(item, rules, failure.kind)

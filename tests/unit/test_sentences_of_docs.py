@@ -134,6 +134,15 @@ def test_a_due_retry_waits_for_what_the_processors_page_names() -> None:
     assert len(named) == 7 and {name.removesuffix("_total") for name in named} <= CATALOGUE.keys()
 
 
+@pytest.mark.parametrize("name", ["architecture", "processor"])
+def test_code_that_a_page_names_is_in_the_file_that_it_names(name: str) -> None:
+    named = re.findall(r"((?:`\w+`(?:,| and)? )+)of `([\w/]+\.py)`", page(name))
+    assert len(named) >= 1
+    for functions, file in named:
+        code = (CHECKOUT / file).read_text("utf-8")
+        assert [function for function in re.findall(r"`(\w+)`", functions) if f"def {function}(" not in code] == []
+
+
 def test_one_good_answer_ends_an_open_breakers_alert_and_three_let_all_out_as_the_runbook_says() -> None:
     entry = page("runbook").split("### Alert: breaker_open")[1].split("\n### ")[0]
     assert "Its first good answer ends the alert's condition; three good ones in a row close the breaker" in entry

@@ -103,9 +103,16 @@ def test_an_event_whose_delay_is_not_over_waits_for_no_downstream(stream: Waits)
     [one] = stream.waits()
     assert one["for"] == WaitKind.DELAY
     assert one["text"].startswith("The stream's delay isn't over. Nothing to do: it is handled at ")
-    runbook = (Path(__file__).parents[3] / "docs" / "runbook.md").read_text("utf-8")
-    entry = runbook.split("## One payment doesn't move\n")[1].split("\n## ")[0]
-    assert all(f"`{kind.value}`" in entry for kind in WaitKind), "the runbook explains each word"
+
+
+@pytest.mark.parametrize("kind", WaitKind)
+def test_the_page_of_the_processor_explains_each_word_where_the_runbook_sends(kind: WaitKind) -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    entry = (docs / "runbook.md").read_text("utf-8").split("## One payment doesn't move\n")[1].split("\n## ")[0]
+    assert "(processor.md#a-retry-is-late)" in entry
+    table = (docs / "processor.md").read_text("utf-8").split("### A retry is late\n")[1].split("\n### ")[0]
+    words = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert [f"`{kind.value}`" in word for word in words].count(True) == 1
 
 
 def test_a_blocked_stream_holds_what_failed_and_what_is_due(stream: Waits) -> None:
