@@ -1,6 +1,7 @@
 """The table of conditions: what each is called, when it holds, and what it says, here and in Prometheus.
 
 `make_rules` are those that payhook looks at by itself; `alerts.prometheus` writes all of them as Prometheus' rules.
+docs/alerts.md, "Add an alert", shows each file that a new one needs.
 """
 
 from __future__ import annotations

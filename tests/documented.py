@@ -39,3 +39,18 @@ def blocks(page: str) -> Iterator[Block]:
         path = block.path or path
         if block.path or block.language == "diff":
             yield Block(path, block.language, block.text, block.line)
+
+
+def apply_block(block: Block, folder: Path) -> None:
+    """Puts a block into its file: at its end, or, of a diff, lines beside lines that are there."""
+    file = folder / block.path
+    if block.language != "diff":
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(block.text)
+        return
+    lines_of = block.text.splitlines(keepends=True)
+    assert {line[0] for line in lines_of} == {"+", " "}, f"a diff of {block.path} does more than to add lines"
+    before = "".join(line[1:] for line in lines_of if line[0] == " ")
+    text = file.read_text("utf-8")
+    assert text.count(before) == 1, f"{block.path} hasn't these lines once:\n{before}"
+    file.write_text(text.replace(before, "".join(line[1:] for line in lines_of)), "utf-8")

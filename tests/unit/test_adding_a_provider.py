@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documented import Block, blocks
+from tests.documented import Block, apply_block, blocks
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "adding-a-provider.md"
@@ -25,21 +25,6 @@ SECONDS_MAX = 120
 PACKAGE = "payhook-fakturo"
 """The page's package of one's own."""
 SUITE = [f"tests/contract/{name}.py" for name in ("test_adapters", "test_adapters_fuzzed", "test_adapters_received")]
-
-
-def applied(block: Block, folder: Path) -> None:
-    """Puts a block into its file: a part of a new one, or lines beside lines that are there."""
-    file = folder / block.path
-    if block.language != "diff":
-        with file.open("a", encoding="utf-8") as lines:
-            lines.write(block.text)
-        return
-    lines_of = block.text.splitlines(keepends=True)
-    assert {line[0] for line in lines_of} == {"+", " "}, f"a diff of {block.path} does more than to add lines"
-    before = "".join(line[1:] for line in lines_of if line[0] == " ")
-    text = file.read_text("utf-8")
-    assert text.count(before) == 1, f"{block.path} hasn't these lines once:\n{before}"
-    file.write_text(text.replace(before, "".join(line[1:] for line in lines_of)), "utf-8")
 
 
 def copy(folder: Path) -> Path:
@@ -78,7 +63,7 @@ def install_the_package(folder: Path) -> Path:
         (code / f"{file}.py").write_text("".join(block.text for block in every_block if block.path == path), "utf-8")
     for block in every_block:
         if block.path.startswith(PACKAGE):
-            applied(block, folder)
+            apply_block(block, folder)
     words = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--target", str(folder / "own")]
     done = run(folder, "pip", "install", *words, f"./{PACKAGE}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -101,7 +86,7 @@ def followed(page: list[Block], tmp_path_factory: pytest.TempPathFactory) -> Pat
     """A copy in which everything was done that the page says."""
     folder = copy(tmp_path_factory.mktemp("followed"))
     for block in page:
-        applied(block, folder)
+        apply_block(block, folder)
     return folder
 
 

@@ -1,8 +1,8 @@
 """Each snippet of README and docs runs as it stands, with the packages that its page names and no others.
 
 Pages that lead through something have tests of their own: docs/adding-a-provider.md (`test_adding_a_provider`),
-docs/streams.md (`tests.e2e.test_own_handler` and `test_foreign_topic`), docs/notifications.md
-(`tests.unit.notify.test_docs`).
+docs/alerts.md (`tests.unit.alerts.test_adding`), docs/streams.md (`tests.e2e.test_own_handler` and
+`test_foreign_topic`), docs/notifications.md (`tests.unit.notify.test_docs`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RUN_HERE = {
     "docs/finance.md": ["duckdb_question.py", "pandas_question.py", "spark_question.py"],
     "docs/processor.md": ["greeter.py"],
 }
-RUN_ELSEWHERE = {"docs/adding-a-provider.md", "docs/notifications.md", "docs/streams.md"}
+RUN_ELSEWHERE = {"docs/adding-a-provider.md", "docs/alerts.md", "docs/notifications.md", "docs/streams.md"}
 
 
 def blocks_of(language: str) -> list[tuple[str, Block]]:
