@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts.prometheus import build_alerting, file_of
+from alerts.prometheus import ONLY_HERE, build_alerting, file_of
 from alerts.rules import COUNTED_MIN, WINDOW_S, make_rules
 from alerts.settings import AlertsSettings
 from tests.unit.deploy.exposed import samples
@@ -105,6 +105,12 @@ def test_an_own_alert_has_its_place_in_the_runbook_and_its_like_in_prometheus(na
     assert alike["annotations"]["runbook"] == f"docs/runbook.md#{OWN[name].anchor}"
     assert alike["labels"]["severity"] == OWN[name].severity
     assert f"> {OWN[name].threshold:g}" in alike["expr"]
+
+
+def test_the_runbook_lists_what_only_prometheus_can_say() -> None:
+    runbook = (CHECKOUT / "docs" / "runbook.md").read_text("utf-8")
+    [listed] = re.findall(r"^Prometheus' alone are (.+), and a slow `slo_burn`\.$", runbook, re.M)
+    assert set(re.findall(r"`(\w+)`", listed)) == {alert.anchor for alert in ONLY_HERE} - OWN.keys()
 
 
 def test_other_thresholds_are_in_the_file_that_they_make() -> None:
