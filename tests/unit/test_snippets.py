@@ -42,7 +42,7 @@ _COMMAND = re.compile(r"(?:^|[ ;])(?:\.venv/bin/)?payhook +([^|;\n]*)")
 _QUOTED = re.compile(r"`payhook ([^`\n]+)`")
 RUN_HERE = {
     "docs/api.md": ["shop.py"],
-    "docs/finance.md": ["duckdb_question.py", "pandas_question.py", "spark_question.py"],
+    "docs/sql.md": ["duckdb_question.py", "pandas_question.py", "spark_question.py"],
     "docs/processor.md": ["greeter.py"],
 }
 RUN_ELSEWHERE = {"docs/adding-a-provider.md", "docs/alerts.md", "docs/notifications.md", "docs/streams.md"}
@@ -159,15 +159,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ledger.add(Movement.REFUND, 250, "EUR", merchant="m-1")
     ledger.add(Movement.CAPTURE, 700, "JPY", merchant="m-2")
     ledger.commit()
-    question = next(one.text for page, one in blocks_of("sql") if page == "docs/finance.md")
+    question = next(one.text for page, one in blocks_of("sql") if page == "docs/sql.md")
     (ledger.data / "question.sql").write_text(question)
     return ledger.data
 
 
 def answers(data: Path, path: str, **variables: str) -> str:
     """What a page's snippet prints in an environment of what the page names."""
-    packages = environment(data.with_name(f"{path}-packages"), *pip_list("docs/finance.md", path))
-    (data / path).write_text(block("docs/finance.md", path))
+    packages = environment(data.with_name(f"{path}-packages"), *pip_list("docs/sql.md", path))
+    (data / path).write_text(block("docs/sql.md", path))
     done = run_with(packages, words=[path], cwd=data, **variables)
     assert done.returncode == 0, done.stderr[-3_000:]
     return done.stdout

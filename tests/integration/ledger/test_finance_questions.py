@@ -1,6 +1,6 @@
-"""The finance guide's questions, asked of a real ledger: Spark and DuckDB answer as plain Python does.
+"""The questions of docs/sql.md, asked of a real ledger: Spark and DuckDB answer as plain Python does.
 
-The queries are read from the guide itself.
+The queries are read from the page itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from core.decision import Decision
 from core.money import Movement
 from tests.small_ledger import SmallLedger, lines_of
 
-GUIDE = Path(__file__).parents[3] / "docs" / "finance.md"
+PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
 QUESTION = re.compile(r"^<!-- question: ([a-z-]+) -->\n```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-QUESTIONS: dict[str, str] = dict(QUESTION.findall(GUIDE.read_text("utf-8")))
+QUESTIONS: dict[str, str] = dict(QUESTION.findall(PAGE.read_text("utf-8")))
 MONTH_END = datetime(2026, 2, 1, tzinfo=UTC)
 VALENTINE = datetime(2026, 2, 14, tzinfo=UTC)
 ONE_DAY, ONE_HOUR = timedelta(days=1), timedelta(hours=1)
