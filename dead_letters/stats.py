@@ -30,7 +30,8 @@ _BY_CLASS: Mapping[str, str] = {
     "RecordGone": "its topic no longer holds the record: have its sender publish it again, then resolve this one",
     "PreviousEventDead": "fix and replay the first item that they died with, with followers: it is their cause",
     "Poison": "ask the provider what it sends, or fix the adapter and restart the processor; then replay",
-    "Forged": "find out who else writes to the topics; have the provider send the event again",
+    "Forged": "it can't be replayed: give all services one kafka.record_keys_file, or find out who else writes to the "
+    "topics; have the provider send the event again",
     "WrongMode": "find out who else writes to the topics: only a receiver may",
     "WorkerLost": "look for native crashes or memory in the handler; replay one before the others",
     "HandlerTimeout": "find what the handler waits for; a breaker or a shorter timeout of its own keeps others going",

@@ -55,7 +55,7 @@ TOPICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Notifications", "[Notifications](notifications.md).", ("notify.",)),
     ("Pages and API", "[Pages](console.md), [API](api.md), [traces](tracing.md).", ("console.", "tracing.")),
     ("Alerts and metrics", "[Alerts](alerts.md), [metrics](metrics.md).", ("alerts.", "metrics_host")),
-    ("Backups", "[Runbook](runbook.md), [backups on a store](storage.md#backups-on-a-store).", ("backup.",)),
+    ("Backups", "[Backups](backups.md).", ("backup.",)),
 )
 """Title, what it is about, and how the names of its settings begin."""
 

@@ -274,7 +274,7 @@ def test_every_service_ends_in_time_and_goes_on_when_it_is_started_again(running
 
 def test_a_backup_is_restored_as_the_page_says(running: Project, tell: Tell) -> None:
     """The receiver goes on: what it takes is decided afterwards, once."""
-    page = (CHECKOUT / "docs" / "runbook.md").read_text("utf-8")
+    page = (CHECKOUT / "docs" / "backups.md").read_text("utf-8")
     steps = re.search(r"docker compose stop (.*)\ndocker compose run --rm console payhook restore (.*)\n", page)
     assert steps is not None
     before = booked(running)

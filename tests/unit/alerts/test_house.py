@@ -168,7 +168,7 @@ def test_what_verify_found_is_an_alert_until_a_look_as_wide_finds_nothing(house:
 
 def test_a_report_of_verify_that_is_deleted_ends_its_alert_at_the_next_start_alone(house: House) -> None:
     told = "the alert `verify` keeps firing until the alerts' process is started again; then it ends as `unwatched`"
-    assert told in (CHECKOUT / "docs" / "runbook.md").read_text("utf-8")
+    assert told in (CHECKOUT / "docs" / "backups.md").read_text("utf-8")
     file = house.folder / "verified.json"
     remember_report(file, report(one_effect=True), deep=False)
     assert ("verify", "ledger") in house.firing()
