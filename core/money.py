@@ -83,15 +83,28 @@ def decimals_of(currency: str) -> int:
 
 
 class Movement(StrEnum):
+    """Names what moved. Only a payout and a fee may be below zero. Transfers between balances and payments to other
+    people are none of these.
+    """
+
     CAPTURE = "capture"
+    """A payer's money came to the provider's balance; an authorisation isn't one."""
     CAPTURE_FAILED = "capture_failed"
+    """The bank or the scheme took a capture back, without a dispute."""
     REFUND = "refund"
+    """Money left the balance for the payer, on the merchant's word: when it is taken, not when it is asked for."""
     REFUND_FAILED = "refund_failed"
+    """The payer's bank didn't accept a refund."""
     DISPUTE_OPENED = "dispute_opened"
+    """The provider withheld the disputed amount; an inquiry isn't one."""
     DISPUTE_WON = "dispute_won"
+    """What was withheld came back, also if a dispute is withdrawn."""
     DISPUTE_LOST = "dispute_lost"
+    """What was withheld is gone; no balance at the provider moves again."""
     PAYOUT_PAID = "payout_paid"
+    """The provider paid the merchant's bank account from the balance; below zero, it took money from there."""
     PAYOUT_FAILED = "payout_failed"
+    """A payout came back from the bank."""
     FEE = "fee"
     """What the provider, or a platform, keeps of what is the merchant's; below zero: it is given back."""
 
