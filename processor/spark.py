@@ -26,6 +26,9 @@ _CONF = {
     "spark.scheduler.mode": "FAIR",
     # Delta's planner rules would be asked in every batch of every stream; its streaming source does without them.
     "spark.databricks.delta.requiredSparkConfsCheck.enabled": "false",
+    # Each job's tasks are broadcast, some 50 KB: as shipped that takes a buffer of 4 MB, which G1 counts as humongous,
+    # and looks through the whole heap for.
+    "spark.broadcast.blockSize": "256k",
     # Executors elsewhere, as the driver: their tasks are short.
     "spark.executor.defaultJavaOptions": COMPILED_ONCE,
     "spark.python.worker.reuse": "true",
