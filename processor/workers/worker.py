@@ -26,6 +26,7 @@ from core.work import DownstreamHeld, DriverSide, Handler, Held, Ignored, Outcom
 from processor.calls.budget import Budgets, CallReport
 from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.errors.classify import Classifier, Failure, catch_event_error
+from processor.spark import calm_collector
 from processor.workers.deadlines import AbandonedCalls, Deadlines, GivenUp
 from processor.workers.outcomes import check_outcome, holds_back, is_disproof, read_version
 from processor.workers.worker_pool import WorkerPool
@@ -276,6 +277,9 @@ def get_handler(task: Task) -> Handler:
     if known is None or known[0] != key:
         known = (key, task.build_handler())
         _handlers[task.stream] = known
+        if TaskContext.get() is not None:
+            # After each task Spark's worker collects garbage: it needn't look through what was loaded to stay.
+            calm_collector()
     return known[1]
 
 

@@ -1,10 +1,15 @@
 """Running groups of events: order within an entity, deadlines, tries in place."""
 
+import gc
+
+import pytest
+from pyspark import TaskContext
+
 from core.decision import ErrorKind
 from core.work import Applied, Ignored, Outcome, WorkItem
 from processor.errors.classify import Classifier, Failure
 from processor.workers.deadlines import Deadlines
-from processor.workers.worker import Task
+from processor.workers.worker import Task, get_handler
 from processor.workers.worker_pool import BLOCKED_IN_A_ROW
 from tests.unit.processor.fakes import Down, Stuck, run_groups
 
@@ -118,3 +123,18 @@ def test_a_failures_log_lines_are_kept():
     [(_, failure)] = run_groups(task(), TalkingHandler(), [[item(1)]])
     assert isinstance(failure, Failure)
     assert failure.log_lines == "WARNING handler: asked key-1"
+
+
+def test_a_spark_worker_doesnt_look_for_garbage_among_what_it_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's worker collects garbage after each task; a task in another process leaves the collector alone."""
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+    get_handler(task(stream="elsewhere"))
+    assert gc.get_freeze_count() == frozen
+
+    monkeypatch.setattr(TaskContext, "get", lambda: object())
+    try:
+        get_handler(task(stream="on a worker"))
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
