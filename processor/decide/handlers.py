@@ -22,8 +22,9 @@ from journal.errors import StorageDown
 from journal.schema import JournalRow, pair_of
 from processor.calls.downstreams import Downstreams
 from processor.decide.item import BatchItem, reject_duplicate_fact
-from processor.decide.line import Answers, Line, decide_line
+from processor.decide.line import Answers, Line, decide_line, list_last_try
 from processor.errors.classify import Failure
+from processor.rules import StreamRules
 from processor.source.records import make_work_item
 from processor.workers.execute import Results
 
@@ -79,21 +80,22 @@ class Handlers:
         :raises StorageDown: the note of what is tried can't be written
         """
         work: list[list[WorkItem]] = []
-        early: list[BatchItem] = []
+        early: list[tuple[BatchItem, Outcome]] = []
         for line in lines:
             tasks = []
             for item in line.select_runnable():
-                if item.answer is None:
-                    tasks.append(_make_work_item(item, line.rules.config.retry.default))
+                answer = item.answer
+                if answer is None:
+                    tasks.append(_make_work_item(item, line.rules))
                 else:
-                    early.append(item)
+                    early.append((item, answer))
             if tasks:
                 work.append(tasks)
         self._note_tried(seq)
         results = self._executor.run(work, suspect=self._suspect)
-        for item in early:
-            assert item.early is not None and item.answer is not None
-            results.by_item[item.seq] = item.answer
+        for item, outcome in early:
+            assert item.early is not None
+            results.by_item[item.seq] = outcome
             results.handler_version = item.early.handler_version
         crash_point("processor.after_handlers")
         return results
@@ -111,17 +113,17 @@ def keep_only_first(line: Line | None) -> list[Line]:
     return [] if line is None or first is None else [Line(line.rules, items=[first])]
 
 
-def _make_work_item(item: BatchItem, route: str) -> WorkItem:
+def _make_work_item(item: BatchItem, rules: StreamRules) -> WorkItem:
     return make_work_item(
         item.row,
         item.body,
         item_seq=item.seq,
         attempt=item.row.attempt,
         previous=item.previous,
-        last_try=item.last_try,
+        last_try=list_last_try(item, rules),
         died_before=item.has_died,
         replays=0 if item.waiting is None else item.waiting.replays,
-        route=item.row.retry_policy or route,
+        route=item.row.retry_policy or rules.config.retry.default,
         traceparent=_make_traceparent(item),
     )
 

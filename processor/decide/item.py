@@ -38,7 +38,7 @@ class BatchItem:
     ``waiting`` is the open item that is handled again; new events and a command's doings have none. ``refused`` is why
     a record is no event of this stream, or is poison. ``known_fact``: its fact was taken before, with that hash
     (`Index.known_fact`). ``condemned`` is why it is dead-lettered without another try. ``cause`` is the item of this
-    batch whose row caused this one's. ``previous`` and ``last_try`` are for the handler (`core.work.WorkItem`).
+    batch whose row caused this one's. ``previous`` is for the handler (`core.work.WorkItem`).
     ``early``: what it answered in the map stage. ``refusals``: of a command, why nothing happens to some of its items.
     """
 
@@ -50,7 +50,6 @@ class BatchItem:
     condemned: Failure | None = None
     cause: BatchItem | None = None
     previous: PreviousEvent | None = None
-    last_try: tuple[ErrorKind, ...] = ()
     early: EarlyAnswer | None = None
     refusals: list[ItemRefusal] = field(default_factory=list)
 

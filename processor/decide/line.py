@@ -164,7 +164,6 @@ class Line:
     def _append_item(self, item: BatchItem) -> None:
         if self.died is not None and self.died[0] < item.seq:
             item.previous = self.died[1]
-        item.last_try = tuple(kind for kind in RETRIED_KINDS if is_last_try(item, self.rules, kind))
         if item.condemned is not None and (self.died is None or item.seq < self.died[0]):
             dead = PreviousEvent(item.row.event_key or "", Decision.DEAD.value, self.rules.config.retry.default)
             self.died = item.seq, dead
@@ -178,7 +177,11 @@ class Line:
                 yield item
 
 
-def is_last_try(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> bool:
+def list_last_try(item: BatchItem, rules: StreamRules) -> tuple[ErrorKind, ...]:
+    return tuple(kind for kind in RETRIED_KINDS if _is_last_try(item, rules, kind))
+
+
+def _is_last_try(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> bool:
     policy = choose_retry_policy(item, rules, kind)
     return policy.tries is not None and item.row.attempt >= policy.tries
 
