@@ -136,7 +136,8 @@ class AdyenAdapter(JsonAdapter):
         return fact_of(document, event_type, self._settings.adyen)
 
     def meaning_of(self, document: JsonObject, event_type: str) -> Meaning:
-        meaning = super().meaning_of(document, event_type.removesuffix(LOST))
+        is_told = document.get("eventCode") == event_type
+        meaning = super().meaning_of(document, event_type if is_told else event_type.removesuffix(LOST))
         return "nothing" if meaning == "person" and not has_succeeded(document) else meaning
 
     def content(self, document: Mapping[str, Any], version: int) -> str:

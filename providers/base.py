@@ -232,7 +232,9 @@ class BaseAdapter(ABC, Generic[D]):
             told_by, number = split_fee(event_type)
             if number and self.meaning_of(document, told_by) == "books":
                 return self._read_fee(document, event_type)
-            told_type = event_type.removesuffix(WITHHELD)
+            of_loss = event_type.removesuffix(WITHHELD)
+            if self.splits_losses and self.meaning_of(document, of_loss) == "books":
+                told_type = of_loss
         meaning = self.meaning_of(document, told_type)
         if meaning == "person":
             raise make_person_error(event_type, self.looked_up)
@@ -240,9 +242,12 @@ class BaseAdapter(ABC, Generic[D]):
             return None
         if meaning == "unknown":
             raise MovementUnknown("type", event_type)
-        if self.splits_losses:
-            return read_withheld(event_type, lambda told_type: self.fact(document, told_type))
-        return self.fact(document, event_type)
+        if not self.splits_losses:
+            return self.fact(document, event_type)
+        fact = read_withheld(event_type, lambda read_type: self.fact(document, read_type))
+        if fact is None and told_type != event_type:
+            raise MovementUnknown("type", event_type)
+        return fact
 
     def _read_fee(self, document: D, event_type: str) -> MoneyFact:
         """

@@ -133,7 +133,8 @@ class BraintreeAdapter(BaseAdapter[Element]):
             yield Named(event_id, listed, books.find_account(root, listed), transaction or event_id, occurred_at)
 
     def meaning_of(self, document: Element, event_type: str) -> Meaning:
-        return super().meaning_of(document, event_type.partition(books.LISTED)[0])
+        kind, _, place = event_type.partition(books.LISTED)
+        return super().meaning_of(document, kind if books.is_place(place) else event_type)
 
     def fact(self, document: Element, event_type: str) -> MoneyFact | None:
         return books.read_fact(document, event_type)

@@ -263,8 +263,8 @@ def _find_charge(subscription: Element, kind: str) -> Element | None:
     """Finds the newest of a subscription's transactions, the charge that the notification reports, or an earlier one
     that it lists.
     """
-    place = int(kind.rpartition(LISTED)[2]) if LISTED in kind else 0
-    return next(iter(_list_charges(subscription)[place:]), None)
+    place = kind.rpartition(LISTED)[2]
+    return next(iter(_list_charges(subscription)[int(place) if is_place(place) else 0 :]), None)
 
 
 def _list_charges(subscription: Element) -> list[Element]:
@@ -276,6 +276,11 @@ def _list_charges(subscription: Element) -> list[Element]:
         return sorted(charges, key=lambda charge: from_rfc3339(text_of(charge, "created-at") or ""), reverse=True)
     except ValueError:
         return []
+
+
+def is_place(text: str) -> bool:
+    """Whether it is what follows `LISTED`, and no part of a kind."""
+    return text.isascii() and text.isdecimal()
 
 
 def list_earlier_charges(root: Element, kind: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
+from providers.event_types import Meaning
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
 from providers.listed import build_page_address, read_documents, read_items
 from providers.money import WITHHELD, read_if_certain
@@ -172,6 +173,9 @@ class StripeAdapter(JsonAdapter):
         is_loss = read_if_certain(lambda: read_fact(document, event_type + WITHHELD)) is not None
         mode = _read_mode(event, delivered.mode)
         yield Named(event_id, event_type, find_account(event), entity, occurred_at, mode=mode, is_loss=is_loss)
+
+    def meaning_of(self, document: JsonObject, event_type: str) -> Meaning:
+        return super().meaning_of(document, event_type.removesuffix(WITHHELD))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         if event_type == THIN + "charge.refunded" and self._settings.stripe.refund_events:
