@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
-from providers.fields import an_object, names, optional_object, optional_text, text
+from providers.fields import an_object, names, optional_list, optional_object, optional_text, text
 from providers.money import Methods, decimal_money_of, moved
 
 LEDGER = "mollie"
@@ -202,6 +202,8 @@ def _find_payment_outside(payment: Mapping[str, Any], money: Money) -> Outside |
         raise MovementUnknown(f"details.{stacked[0]}", "of an amount that isn't said")
     if settled is not None and rest == money.amount_minor:
         raise MovementUnknown("settlementAmount", settled.currency)
+    if _sum_stacked(payment) not in (None, rest):
+        raise MovementUnknown(f"details.{stacked[0]}", f"not {rest}")
     return Outside(str(method) if is_outside else _find_stacked_method(payment), rest)
 
 
@@ -229,6 +231,13 @@ def _find_method_here(payment: Mapping[str, Any]) -> str | None:
 def _list_stacked(payment: Mapping[str, Any]) -> list[str]:
     details = optional_object(payment, "details")
     return [name for name in _STACKED if details.get(name)]
+
+
+def _sum_stacked(payment: Mapping[str, Any]) -> int | None:
+    """Sums the gift cards or vouchers that the details list; None if one doesn't say its amount."""
+    details = optional_object(payment, "details")
+    amounts = [part.get("amount") for name in _list_stacked(payment) for part in optional_list(details, name)]
+    return sum(money_at(amount).amount_minor for amount in amounts) if amounts and all(amounts) else None
 
 
 def _read_remainder(payment: Mapping[str, Any], money: Money) -> int:

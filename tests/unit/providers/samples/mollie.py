@@ -76,6 +76,15 @@ ROUTED = payment() | {"routing": [{"resource": "route", "id": "rt_1", "amount": 
 REMAINDER = {"remainderAmount": samples_of.money(700, "EUR")}
 PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refund())
 BY_HAND = event("payment.paid", payment(manual=True, captured_minor=600))
+
+
+def stacked(listed: str, minors: list[int], remainder_minor: int) -> dict[str, Any]:
+    """Details that list gift cards or vouchers with their amounts, and what iDEAL paid."""
+    remainder = {"remainderAmount": samples_of.money(remainder_minor, "EUR"), "remainderMethod": "ideal"}
+    parts = [{"issuer": "vvv", "amount": samples_of.money(minor, "EUR")} for minor in minors]
+    return {listed: parts, **(remainder if remainder_minor else {})}
+
+
 WAYS_OF_PAYING: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("PayPal", {"method": "paypal"}, ", 1000 outside:paypal"),
     ("PayPal, which Mollie settles", {"method": "paypal", "settled_minor": 1_000}, ""),
@@ -103,6 +112,16 @@ WAYS_OF_PAYING: tuple[tuple[str, dict[str, Any], str], ...] = (
             ("voucher", "vouchers", "voucher"),
         )
         for way, more in (("by name", {"remainderMethod": "ideal"}), ("without a name", {}))
+    ),
+    (
+        "two gift cards, and 700 by iDEAL",
+        {"method": "giftcard", "details": stacked("giftcards", [100, 200], 700)},
+        ", 300 outside:giftcard",
+    ),
+    (
+        "gift cards for all of it",
+        {"method": "giftcard", "details": stacked("giftcards", [400, 600], 0)},
+        ", 1000 outside:giftcard",
     ),
     ("iDEAL, whose details list no gift card", {"method": "ideal", "details": {"giftcards": []}}, ""),
     ("Blik", {"method": "blik", "settled_minor": 1_000}, ""),
@@ -299,6 +318,19 @@ WEBHOOKS = [
                 listed,
             )
             for listed in ("giftcards", "vouchers")
+        ),
+        *(
+            (
+                f"{listed} of {minors} by {method}, of 1000 of which {remainder} remain",
+                event("payment.paid", payment(method=method, details=stacked(listed, minors, remainder))),
+                rf"details\.{listed}",
+            )
+            for method, listed, minors, remainder in (
+                ("giftcard", "giftcards", [300], 0),
+                ("giftcard", "giftcards", [300, 300], 700),
+                ("voucher", "vouchers", [200], 700),
+                ("ideal", "giftcards", [200], 700),
+            )
         ),
         *(
             (
