@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from cli.place import ASK_APPROVAL, KEPT_TEXT, Place, open_orders, read_since, this_account, with_place_of_mode
+from cli.acting import ASK_APPROVAL, open_orders, this_account
+from cli.place import KEPT_TEXT, Place, read_since, with_place_of_mode
 from cli.tables import PrintedTable, print_details
 from console.as_json import BookingProposal, to_json_text
 from console.formats import format_money, format_second
@@ -18,9 +19,9 @@ from core.layout import StreamLayout
 from core.money import Money, parse_minor_units
 from core.routing import row_name, topics_of
 from core.work import Posting, Side
-from journal.open_item import ItemTarget
 from journal.reader import lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from ledger.reversals import build_entry, build_reversal, find_bookings, hash_evidence, read_all_proposals
 from operations.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, propose_entry
 

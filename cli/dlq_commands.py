@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from cli import dlq_tables
+from cli.acting import open_recorder, this_account
 from cli.dlq_topic import TOPIC, list_letters
 from cli.dlq_watch import ITEM, ItemOrSelection, part_of_item
-from cli.place import Place, open_recorder, read_since, read_until, this_account, with_place, with_place_of_stream
+from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
 from cli.tables import PrintedTable
 from console.as_json import to_json_text
 from console.formats import KINDS_EXPLAINED, format_second

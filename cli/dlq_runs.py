@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import click
 
+from cli.acting import open_orders, this_account
 from cli.dlq_topic import TOPIC, bring_back
 from cli.dlq_watch import (
     SELECTION,
@@ -21,7 +22,7 @@ from cli.dlq_watch import (
     read_name,
     watch,
 )
-from cli.place import KEPT_TEXT, Place, open_orders, this_account, with_place_of_stream
+from cli.place import KEPT_TEXT, Place, with_place_of_stream
 from cli.tables import PrintedTable
 from console.dead_letters import StreamDeadLetters
 from console.selection_words import DryRunView, ProgressView, RunView

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from cli.acting import this_account
 from cli.dlq_commands import with_filter
 from cli.dlq_watch import SELECTION, WORDS, ItemOrSelection, describe_outcome, open_letters, part_of_selection
-from cli.place import Place, this_account, with_place_of_stream
+from cli.place import Place, with_place_of_stream
 from cli.tables import PrintedTable
 from console.dead_letters import StreamDeadLetters
 from console.formats import format_money

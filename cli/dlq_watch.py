@@ -15,7 +15,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from cli.place import Place, open_order_producer
+from cli.acting import open_order_producer
+from cli.place import Place
 from console.dead_letters import StreamDeadLetters
 from core.clock import SystemClock
 from core.errors import PayhookError

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from cli.place import KEPT_TEXT, Place, open_recorder, this_account, with_place, with_place_of_mode
+from cli.acting import open_recorder, this_account
+from cli.place import KEPT_TEXT, Place, with_place, with_place_of_mode
 from cli.tables import PrintedTable
 from core.clock import SystemClock, to_rfc3339
 from core.errors import PayhookError

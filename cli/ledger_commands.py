@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from cli import ledger_tables
-from cli.place import Place, open_recorder, read_as_of, read_since, read_until, this_account, with_place_of_mode
+from cli.acting import open_recorder, this_account
+from cli.place import Place, read_as_of, read_since, read_until, with_place_of_mode
 from console.as_json import event_stories, hit_to_json, to_json_text
 from core.decision import Decision
 from core.moments import describe_span

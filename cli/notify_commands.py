@@ -13,9 +13,10 @@ from typing import Any
 
 import click
 
+from cli.acting import open_recorder, this_account
 from cli.dlq_runs import PROPOSE, WAIT, run_selection
 from cli.dlq_watch import open_letters
-from cli.place import KEPT_TEXT, Place, open_recorder, read_since, this_account, with_place
+from cli.place import KEPT_TEXT, Place, read_since, with_place
 from cli.tables import PrintedTable, print_text
 from core.card_numbers import quote_masked
 from core.clock import Clock, SystemClock, to_rfc3339

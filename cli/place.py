@@ -5,32 +5,25 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import pwd
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from core import moments
-from core.clock import SystemClock
 from core.errors import PayhookError
 from core.event import Mode
-from core.kafka import open_producer
 from core.layout import LEDGER, Layout, StreamLayout
 from core.moments import MomentInvalid
 from core.record_keys import RecordKeys
-from core.routing import SHARD_MARK, base_of, mode_of, shard_of, stream_of, topics_of
+from core.routing import SHARD_MARK, base_of, mode_of, shard_of, stream_of
 from core.settings import KafkaSettings
 from core.visible import kept_text
-from operations.audit_log import AuditLog
-from operations.orders import OrderSender
-from operations.recorder import Recorder
 from processor.streams import StreamConfig
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
@@ -40,36 +33,6 @@ from stack.settings import Settings, load_settings, streams_of
 
 if TYPE_CHECKING:
     from ledger.queries.journals import LedgerJournals
-
-CHANNEL = "cli"
-ASK_APPROVAL = (
-    "Needs approval: ask another admin to open /ledger/reversals on the management listener. Nothing is booked yet."
-)
-
-
-def this_account() -> str:
-    """Returns the account of the process's real uid: who runs the command. No variable says another one, as LOGNAME
-    could.
-    """
-    uid = os.getuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
-
-
-def open_orders(place: Place) -> OrderSender:
-    return OrderSender(cache(partial(open_order_producer, place)), topics_of(place.mode).control, open_recorder(place))
-
-
-def open_order_producer(place: Place) -> Any:
-    """Opens Kafka's producer for orders. Any: the client's stubs and the port agree only on arguments given by name."""
-    return open_producer(place.kafka(), {"acks": "all", "log_level": 0}, place.record_keys())
-
-
-def open_recorder(place: Place) -> Recorder:
-    return Recorder(AuditLog(place.layout.audit_log), SystemClock(), CHANNEL)
-
 
 STREAM_NAME = re.compile(r"[a-z][a-z0-9-]*(\.\d{1,3})?")
 """A stream's name, with its journal's number or without."""

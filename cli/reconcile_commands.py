@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.place import KEPT_TEXT, Place, open_recorder, this_account, with_place_of_mode
+from cli.acting import open_recorder, this_account
+from cli.place import KEPT_TEXT, Place, with_place_of_mode
 from cli.tables import PrintedTable, print_details
 from console.as_json import to_json_text, to_json_value
 from console.details import TextsShownOnce, journal_says, run_details

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from cli.place import CHANNEL, Place, this_account, with_place
+from cli.acting import CHANNEL, this_account
+from cli.place import Place, with_place
 from cli.tables import PrintedTable
 from console.access.accounts import Person, UserService
 from console.access.roles import Role

@@ -19,8 +19,8 @@ from core.errors import Unparseable
 from core.event import Mode
 from core.visible import KEPT_CHARS_MAX, is_kept_text
 from ingest.idempotency.request import HEADER, KEY_CHARS_MAX
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import HASH_PATTERN, SEQ_MAX, TARGETS_MAX
 from operations.orders import OperatorOrder, OrderedItem, PlacedOrder
 

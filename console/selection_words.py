@@ -12,7 +12,7 @@ from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, mo
 from console.api_dead import FilterAsked
 from console.api_routes import ItemAsked, Text, View
 from dead_letters.listing import ITEMS_MAX, Filter
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from operations.command import PER_S_MAX, PER_S_MIN, ReplayMode
 from operations.frozen import RunState
 from operations.selection.dry_run import DryRun, ItemForecast, Verdict

@@ -12,7 +12,8 @@ from core.work import postings_from_json
 from dead_letters.fingerprint import ErrorCause, cause_of
 from dead_letters.item import COLUMNS, OPEN_STATES, ItemEntry, ItemState, Mark, values
 from journal.journals import OfEntity
-from journal.open_item import CONFLICT_CLASSES, Life, hash_head, life_after
+from journal.open_item import CONFLICT_CLASSES, Life, life_after
+from journal.target import hash_head
 
 MESSAGE_CHARS_MAX = 300
 REASON_CHARS_MAX = 300

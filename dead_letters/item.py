@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from core.clock import from_micros
 from core.decision import Decision, ErrorKind
 from core.money import decimals_of
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 
 
 class ItemState(StrEnum):

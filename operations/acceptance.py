@@ -15,8 +15,9 @@ from typing import Protocol
 from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, EntityLine
-from journal.open_item import ItemTarget, OpenItem, is_conflict, is_other_content
+from journal.open_item import OpenItem, is_conflict, is_other_content
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import PROPOSE_RELEASE, RELEASE, Command, ReplayMode
 from operations.refusals import ItemRefusal, RefusalReason, refuse_restored, worn_out
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from core.clock import from_rfc3339
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from journal.open_item import HASH_CHARS, ItemTarget
+from journal.target import HASH_CHARS, ItemTarget
 
 if TYPE_CHECKING:
     from operations.entry import ManualEntry

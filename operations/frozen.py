@@ -25,9 +25,9 @@ from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location, make_folder
 from journal.errors import problem_of
-from journal.open_item import HASH_CHARS, ItemTarget
 from journal.schema import JournalRow
 from journal.storage import Storage, open_storage
+from journal.target import HASH_CHARS, ItemTarget
 from operations.acceptance import ENTITY_ITEMS_MAX
 from operations.command import Command, ReplayMode
 from operations.commands import command_of, command_tree

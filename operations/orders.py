@@ -18,9 +18,9 @@ from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location
 from journal.journals import own_items
-from journal.open_item import ItemTarget
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import ACTIONS, APPROVES, Command
 from operations.commands import CommandProducer, SentCommand, send
 from operations.recorder import ActChanges, Recorder

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 
 
 class RefusalReason(StrEnum):

@@ -30,8 +30,8 @@ from journal.snapshots import Snapshots, load_newest
 from journal.start_checks import check_index, check_whole
 from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
+from operations.done_alone import DoneAlone, given_since
 from operations.frozen import SelectionFiles
-from operations.limits import DoneAlone, given_since
 from processor.backlog.catch_up import BATCH_S, EndsWatch, JournalEnds, KafkaEnds, Pace, PaceLimits, StreamCatchUp
 from processor.calls.downstreams import Downstreams
 from processor.decide.admit import BatchLookups

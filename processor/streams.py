@@ -50,7 +50,7 @@ from core.routing import (
     topics_of,
 )
 from core.where import HeaderFilter, Patterns, WhereInvalid
-from operations.limits import DlqSettings
+from operations.settings import DlqSettings
 from processor.settings import StreamSettings
 from processor.source.source_settings import EARLIEST, FUNCTION, TAGS, StreamSource, TopicSource, parse_starting
 

@@ -17,9 +17,9 @@ from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import WHOLE, Shard, topics_of
 from journal.bodies import BodyStore
-from journal.open_item import ItemTarget
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.queries.journals import LedgerJournals

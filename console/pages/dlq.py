@@ -22,7 +22,7 @@ from dead_letters.item import ItemState, Mark
 from dead_letters.listing import TEXT_CHARS_MAX, Filter, FilterInvalid, Sort
 from dead_letters.payload import Payload
 from dead_letters.story import ItemStory
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from operations.command import CommandInvalid, target_of_text
 
 PER_PAGE = 50

@@ -29,7 +29,8 @@ from journal.storage import file_system, open_storage
 from ledger.maintain.retention import list_data_files
 from ledger.maintain.tables import MAINTAIN, StreamTables, open_staging
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
-from operations.limits import DAY, account_of
+from operations.done_alone import DAY
+from operations.limits import account_of
 
 ROWS_PER_READ = 2_000
 IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX

@@ -16,7 +16,8 @@ from core.clock import Clock
 from core.decision import WITHOUT_EFFECT
 from dead_letters.dead_letter_index import DeadLetterIndex
 from dead_letters.item import ItemEntry, Mark
-from journal.open_item import ItemTarget, OpenItem, is_conflict, is_other_content
+from journal.open_item import OpenItem, is_conflict, is_other_content
+from journal.target import ItemTarget
 from operations.acceptance import ChangesSoFar, JudgedTarget, dead_head_of, judge_replay
 from operations.command import ReplayMode
 from operations.frozen import FrozenSelection, ItemOrder, SelectionFiles

@@ -25,9 +25,10 @@ from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, EntityLine
 from journal.index_layout import shorten_content_hash
 from journal.lake import has_table
-from journal.open_item import ItemTarget, OpenItem, frees_key, holds_key, is_other_content, releases_key, takes_key
+from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, releases_key, takes_key
 from journal.reader import JournalReader, lineage_of, rows_where
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.acceptance import NONE_IGNORED, IgnoredEvents
 
 ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)

@@ -20,12 +20,12 @@ from core.location import Location
 from core.status_file import fresh_status, moment_of
 from journal.histories import ReflectedPosition
 from journal.lake import has_table, open_table
-from journal.open_item import ItemTarget
 from journal.reader import JournalFollower, JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
+from journal.target import ItemTarget
 from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command
+from operations.done_alone import given_since
 from operations.frozen import FrozenSelection, PortionResult, RunEnding, RunState, Selection, command_of_row, run_entity
-from operations.limits import given_since
 from operations.refusals import ItemRefusal
 from operations.selection.model import (
     ENDED,

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from core.decision import Decision
 from core.errors import PayhookError
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from operations.command import ReplayMode
 from operations.frozen import RunState, Selection
 

@@ -26,8 +26,9 @@ from operations.command import (
     approve,
     new_command_id,
 )
+from operations.done_alone import DoneAlone
 from operations.frozen import RunState, Selection, command_id_of
-from operations.limits import AloneLimits, DoneAlone, Volume, account_of, kind_of
+from operations.limits import AloneLimits, Volume, account_of, kind_of
 from operations.orders import OrderAct, OrderSender
 from operations.selection.journal import CHANGES
 from operations.selection.model import (

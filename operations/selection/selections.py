@@ -29,8 +29,8 @@ from dead_letters.listing import ITEMS_MAX as NAMED_MAX
 from dead_letters.listing import Filter, FilterInvalid
 from journal.journals import is_item_of, shard_at
 from journal.lake import has_table, open_table
-from journal.open_item import ItemTarget, hash_head
 from journal.reader import JournalReader, read_rows
+from journal.target import ItemTarget, hash_head
 from operations.frozen import NEWEST, SCHEMA, FrozenSelection, RunState, Selection, SelectionFiles, each_line
 from operations.recorder import Recorder
 from operations.selection.journal import RunItems, RunLog, why_slow

@@ -14,8 +14,8 @@ from journal.index import Index
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem, as_previous
 from journal.schema import JournalRow
+from operations.done_alone import DoneAlone
 from operations.frozen import ReadSelection, nothing_frozen
-from operations.limits import DoneAlone
 from processor.decide.item import (
     POISON_CLASS,
     BatchItem,

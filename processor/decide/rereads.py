@@ -18,8 +18,9 @@ from core.decision import Decision
 from core.errors import Unparseable
 from core.event import POISON_TYPE, Dedupe, Event, Headers, Mode, from_record, quote_text, to_headers
 from journal.index_changes import EMPTY_SHA256
-from journal.open_item import ItemTarget, OpenItem
+from journal.open_item import OpenItem
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
 from processor.decide.admit import BatchLookups
 from processor.decide.item import POISON_CLASS, BatchItem, dead_letter_item, park_item, settle_item

@@ -19,8 +19,8 @@ from core.money import Money
 from core.work import postings_from_json, postings_to_json, reversed_postings
 from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, Portion
 from operations.commands import encode
 from operations.limits import AloneLimits, Volume, account_of, kind_of

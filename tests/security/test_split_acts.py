@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from fastapi import FastAPI
 
+from cli.acting import this_account
 from cli.main import main
-from cli.place import this_account
 from console.access import accounts
 from console.access.roles import Role
 from console.api import mount_api
@@ -24,8 +24,8 @@ from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
 from journal.bodies import BodyStore
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.maintain.redact import AnotherPersonRedacts, RedactionOrder, redact_bodies
 from ledger.maintain.tables import StreamTables

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from cli.place import this_account
+from cli.acting import this_account
 from console.access import accounts
 from console.access.roles import NotSignedIn, Role
 from console.api import mount_api
@@ -24,8 +24,8 @@ from console.bookings import Bookings, EntryAsked
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from ledger.queries.story import read_entity_story
 from operations.audit_log import AuditEntry, AuditLog, AuditLogUnwritable
 from operations.command import PROPOSE_REVERSAL, Command

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.main import main
-from cli.place import this_account
 from core.layout import Layout
 from operations.audit_log import AuditLog
 from tests.unit.console.listening import ADA, BOB, EVE, FAY

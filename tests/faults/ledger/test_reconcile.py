@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from cli.place import this_account
+from cli.acting import this_account
 from load.client import wait_for
 from load.embedded import payhook
 from load.traffic import Webhook

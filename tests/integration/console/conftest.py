@@ -10,8 +10,8 @@ import pytest
 
 from core.decision import Decision
 from core.layout import Layout
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow, stamp_rows
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 
 DEAD_ITEMS = 3

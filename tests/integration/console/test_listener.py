@@ -12,8 +12,8 @@ import httpx2
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from cli.acting import this_account
 from cli.main import main
-from cli.place import this_account
 from core.layout import Layout
 from core.routing import topics_of
 from core.settings import KafkaSettings

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
-from journal.open_item import ItemTarget
 from journal.reader import JournalReader
+from journal.target import ItemTarget
 from operations.audit_log import AuditLog
 from operations.commands import CommandNotSent, SentCommand, decode
 from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderSender, OrderService

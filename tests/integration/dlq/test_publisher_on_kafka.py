@@ -16,8 +16,8 @@ from core.decision import Decision
 from core.settings import KafkaSettings
 from dlq.publisher import DlqPublisher
 from dlq.record import DeadLetterTopic
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import REPLAY, Command
 from operations.commands import decode, send
 from stack.servers.ports import LOOPBACK, free_ports

@@ -14,7 +14,7 @@ from core.settings import KafkaSettings, TopicsSettings
 from core.topics import read_topic_config
 from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 from journal.anchors import AnchorKeys
-from operations.limits import DlqSettings
+from operations.settings import DlqSettings
 from processor.backlog.sizing import FixedExecutors
 from processor.topics import SharedResources, check_dead_letter_topic
 from stack.topics import Topic, make_topics

@@ -23,9 +23,9 @@ from core.event import Dedupe, Event, to_headers
 from core.layout import Layout
 from core.settings import KafkaSettings, TopicsSettings
 from journal.anchors import AnchorKeys
-from journal.open_item import ItemTarget
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import Command
 from operations.commands import encode
 from processor.application import Application

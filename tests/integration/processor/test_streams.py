@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, TopicPartition
 from core.clock import SystemClock, to_rfc3339
 from core.keys import join_key
 from core.routing import topics_of
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from load.subscriber import Reply, Subscriber
 from notify.handler import NotifyDriverSide
 from notify.settings import Allowance, NotifySettings

@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli import dlq_watch
+from cli.acting import this_account
 from cli.dlq_watch import describe_outcome, watch
 from cli.main import main
-from cli.place import Place, this_account
+from cli.place import Place
 from core.layout import Layout
 from operations.audit_log import AuditLog
 from stack.settings import Settings

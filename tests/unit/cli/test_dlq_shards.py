@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cli import dlq_watch, place
+from cli import acting, dlq_watch
 from cli.main import main
 from core.decision import Decision
 from core.routing import Shard
@@ -59,7 +59,7 @@ def items(shards: dict[str, DeadItems]) -> DeadItems:
 def control(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> SentCommands:
     """Nothing decides what is put into it: it isn't waited for."""
     control = SentCommands()
-    for module in (place, dlq_watch):
+    for module in (acting, dlq_watch):
         monkeypatch.setattr(module, "open_order_producer", lambda _: control)
     monkeypatch.setattr(runs, "DECIDED_S_MAX", 0.0)
     return control

@@ -21,8 +21,8 @@ from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from journal.bodies import BodyStore
-from journal.open_item import ItemTarget
 from journal.reader import lineage_of
+from journal.target import ItemTarget
 from ledger.reversals import ProposalUnknown
 from operations.audit_log import AuditLog
 from operations.command import PROPOSE_REVERSAL, Command, new_command_id, propose_entry

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.lake_commands import format_size
 from cli.main import main
-from cli.place import this_account
 from core.decision import Decision
 from core.layout import Layout
 from journal.bodies import BodyStore

@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli import notify_commands
+from cli.acting import this_account
 from cli.main import main
-from cli.place import Place, this_account
+from cli.place import Place
 from core.clock import SystemClock, to_rfc3339
 from core.layout import Layout
 from load.subscriber import Reply, Subscriber

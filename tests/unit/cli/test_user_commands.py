@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.main import main
-from cli.place import this_account
 from console.access import accounts, passwords
 from console.access.roles import Role
 from console.access.users import Users, secret_sha256

@@ -15,7 +15,7 @@ from console.dead_letters import Streams
 from core.decision import Decision
 from core.keys import join_key
 from dead_letters.listing import Filter
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from operations.commands import decode
 from operations.orders import DeltaView, OrderSender, OrderService

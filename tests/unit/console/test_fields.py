@@ -13,7 +13,7 @@ from core import moments
 from core.decision import ErrorKind
 from dead_letters.item import ItemState, Mark
 from dead_letters.listing import Filter, Sort
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 
 
 def fields(query: str) -> Fields:

@@ -13,7 +13,7 @@ from core.work import Posting, postings_to_json
 from dead_letters.item import ItemState, Mark
 from dead_letters.listing import Filter, FilterInvalid, Sort
 from dead_letters.rates import WINDOWS, Rate
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import START
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import MoneyFact
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from ledger.postings import flatten_postings
 from ledger.verify.duckdb_engine import DuckDb
 from providers.port import Request

@@ -13,9 +13,9 @@ from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
-from journal.open_item import ItemTarget
 from journal.reader import lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.reversals import (
     NotReversible,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from operations.command import (
     COMMAND_BYTES_MAX,
     PROPOSE_PURGE,

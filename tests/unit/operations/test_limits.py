@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from core.decision import Decision
 from journal.schema import JournalRow
-from operations.limits import DAY, AloneLimits, DlqSettings, DoneAlone, LimitKind, Volume
+from operations.done_alone import DAY, DoneAlone
+from operations.limits import AloneLimits, LimitKind, Volume
+from operations.settings import DlqSettings
 from tests.unit.journal.rows import bare_row
 
 

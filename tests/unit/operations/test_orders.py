@@ -14,9 +14,9 @@ from console.access.roles import NotSignedIn
 from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
-from journal.open_item import ItemTarget
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from operations.audit_log import AuditEntry, AuditOutcome
 from operations.command import PROPOSE_PURGE, Command

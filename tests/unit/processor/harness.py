@@ -18,13 +18,15 @@ from core.event import Dedupe, Event, Mode, to_headers
 from core.money import MoneyFact
 from core.record_keys import Header
 from journal.index import Index
-from journal.open_item import ItemTarget, hash_head
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
+from journal.target import ItemTarget, hash_head
 from operations.command import Command
 from operations.commands import encode
+from operations.done_alone import DoneAlone
 from operations.frozen import SelectionFiles
-from operations.limits import AloneLimits, DlqSettings, DoneAlone
+from operations.limits import AloneLimits
+from operations.settings import DlqSettings
 from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from processor.errors.classify import RETRY_AFTER_S_MAX
 from processor.settings import DeadHead
 from tests.unit.processor.fakes import Same, booked

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import ApprovedProposal, Command
 from operations.commands import encode
 from processor.settings import DeadHead

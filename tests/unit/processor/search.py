@@ -21,9 +21,9 @@ import pyarrow as pa
 from core.clock import ManualClock
 from journal import index_layout
 from journal.index import Index
-from journal.open_item import ItemTarget, hash_head
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
+from journal.target import ItemTarget, hash_head
 from operations.command import Command, ReplayMode
 from operations.commands import encode
 from processor.decide.admit import BatchLookups

@@ -22,7 +22,8 @@ from operations.selection.rehearsal import ask_events
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.services.dead_letters import CALLS_OUT, NO_ADAPTER, StreamRehearsal, open_dead_letters
+from stack.rehearsal import CALLS_OUT, NO_ADAPTER, StreamRehearsal
+from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings
 from tests.dead_letters import DeadLetters, Rejected
 from tests.unit.processor.harness import EVENTS, NOW

@@ -81,18 +81,6 @@ def test_another_stream_is_asked_less_and_what_kept_a_round_from_it_is_said(own_
     assert "chain_whole" in rows_of(notify)
 
 
-def test_what_an_earlier_version_left_is_shown_as_far_as_it_goes(own_pages: Pages) -> None:
-    """It wrote neither rows nor what held."""
-    left = {"ledger": {"at": "2026-01-31T14:30:00.000000Z", "wrong": ["balanced"], "deep": False}}
-    write_whole(Layout(own_pages.data).verified_file, json.dumps(left))
-    page = own_pages.browser("fay").get(PAGE).text
-    assert "Last checked 2026-01-31 14:30" in text(page) and re.search(r"1 of \d+ doesn't hold", text(page))
-    assert "up to row" not in text(page)
-    rows = rows_of(page)
-    assert next(iter(rows)) == "balanced" and rows["balanced"].startswith(" wrong ")
-    assert "not checked yet" in rows["chain_whole"]
-
-
 def test_it_is_for_finance(own_pages: Pages) -> None:
     assert own_pages.browser("eve").get(PAGE).status_code == 403
     assert own_pages.browser("ada").get(PAGE).status_code == 200

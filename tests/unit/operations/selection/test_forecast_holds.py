@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from core.decision import Decision
 from core.work import MissingPredecessor
 from dead_letters.listing import Filter
-from journal.open_item import ItemTarget, is_other_content
+from journal.open_item import is_other_content
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import Command, ReplayMode
 from operations.commands import encode
-from operations.limits import DlqSettings
 from operations.selection.dry_run import ForecastRequest, ItemForecast, Verdict
+from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.operations.selection.bench import SelectionBench

@@ -6,7 +6,7 @@ import pytest
 
 from core.decision import Decision
 from dead_letters.listing import Filter
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from operations.frozen import RunState
 from operations.selection.dry_run import ForecastRequest, Verdict
 from operations.selection.model import RunRefused, RunRequest

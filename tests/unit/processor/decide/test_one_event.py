@@ -10,8 +10,8 @@ import pytest
 
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from processor.settings import DeadHead
 from processor.workers.execute import Results
 from tests.unit.processor.fakes import ignored

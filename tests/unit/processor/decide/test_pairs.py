@@ -10,7 +10,7 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Applied, Posting, postings_from_json
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.ordering import command
 

@@ -14,11 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.keys import join_key
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import ApprovedProposal, Command, ReplayMode
 from operations.commands import encode
-from operations.limits import DlqSettings
+from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.processor.fakes import Crash, Down, Stuck, booked, ignored, unknown

@@ -10,7 +10,7 @@ import pytest
 
 from core.decision import Decision
 from core.work import MissingPredecessor, Outcome, WorkItem
-from journal.open_item import ItemTarget
+from journal.target import ItemTarget
 from operations import acceptance
 from operations.acceptance import judge_replay
 from operations.command import ReplayMode

@@ -10,8 +10,8 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_from_json, reversed_postings
-from journal.open_item import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import PROPOSE_REVERSAL, Command, approve, propose_entry
 from operations.commands import encode
 from operations.entry import ManualEntry

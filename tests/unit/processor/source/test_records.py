@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.event import Mode
-from core.keys import encode_name
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
 from processor.errors.classify import MESSAGE_CHARS_MAX, clean_text
@@ -136,16 +135,7 @@ def test_a_handler_is_reported_whose_event_it_is(engine: Engine, mode: Mode):
     assert seen == [None, "shop-a"]
 
 
-@pytest.mark.parametrize("name", ["Shop 100% GmbH", "Shop 100%25 GmbH", "MüllerECOM", "a:b", "plain"])
-def test_a_handler_sees_names_raw_whether_a_row_holds_them_raw_or_as_its_header_does(name: str):
-    headers = json.dumps({"account": encode_name(name), "ce_type": encode_name(name)})
-    for kept in (name, encode_name(name)):
-        row = parked_row(account=kept, event_type=kept, headers=headers)
-        item = make_work_item(row, b"")
-        assert (item.account, item.event_type) == (name, name)
-
-
-def test_a_later_row_without_headers_is_taken_as_it_is():
+def test_a_handler_sees_names_as_rows_hold_them():
     assert make_work_item(parked_row(account="a%25b", event_type="t%3A1"), b"").account == "a%25b"
 
 
