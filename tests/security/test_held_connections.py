@@ -133,8 +133,7 @@ def test_a_connection_whose_request_is_under_way_keeps_its_place(receiver: Recei
             time.sleep(0.3)
             with holding(HeldConnections(receiver.url, b""), 1_000, keeps=False):
                 time.sleep(0.3)
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert answer.status == 200
 
 

@@ -47,6 +47,5 @@ def test_a_burst_whose_bodies_come_after_all_heads_is_taken(receiver: ReceiverUn
 def test_an_unknown_provider_is_refused_before_its_body_is_read(receiver: ReceiverUnderTest) -> None:
     with receiver.wire() as wire:
         wire.send(head(b"Content-Length: %d" % MEBIBYTE, line=b"POST /webhooks/nobodys HTTP/1.1"))
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert (answer.status, answer.code) == (404, "unknown_provider")

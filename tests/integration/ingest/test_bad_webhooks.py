@@ -114,8 +114,7 @@ def test_there_is_nothing_at_any_other_path(receiver: ReceiverUnderTest, path: s
     lines = [f"{name}: {value}".encode() for name, value in headers.items()]
     with receiver.wire() as wire:
         wire.send(head(*lines, b"Content-Length: %d" % len(body), line=f"POST {path} HTTP/1.1".encode()) + body)
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert answer.status == 404
         assert answer.code in ("unknown_provider", "unknown_endpoint", "not_found")
 
@@ -195,8 +194,7 @@ def test_what_is_not_proven_is_refused(receiver: ReceiverUnderTest, change: Chan
     fields = [b"%b: %b" % (name.encode(), value) for name, value in change(headers["Stripe-Signature"])]
     with receiver.wire() as wire:
         wire.send(head(*fields, b"Content-Length: %d" % len(body)) + body)
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert (answer.status, answer.code) == (status, code)
 
 

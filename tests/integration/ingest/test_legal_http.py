@@ -80,10 +80,8 @@ def test_it_is_taken_and_so_is_what_follows(
     with servers.publishing(1), receiver.wire() as wire:
         for request_bytes in (request, request):
             wire.send(*(request_bytes[at : at + piece_bytes] for at in range(0, len(request_bytes), piece_bytes)))
-            answer = wire.answer()
-            while answer is not None and answer.status == 100:
-                answer = wire.answer()
-            assert answer is not None
+            while (answer := wire.expect_answer()).status == 100:
+                pass
             assert (answer.status, answer.says_that_it_closes) == (200, False)
 
 
@@ -93,8 +91,8 @@ def test_requests_behind_an_offer_are_read_where_it_ends(receiver: ReceiverUnder
     requests = [one(*signed(receiver, f"pipelined {number}")) for number, one in enumerate(made)]
     with servers.publishing(len(made)), receiver.wire() as wire:
         wire.send(b"".join(requests))
-        answers = [wire.answer() for _ in made]
-    assert [answer and answer.status for answer in answers] == [200] * len(made)
+        answers = [wire.expect_answer() for _ in made]
+    assert [answer.status for answer in answers] == [200] * len(made)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +112,5 @@ def test_an_offer_opens_no_way_around_what_is_refused(
 ) -> None:
     with servers.publishing(0), receiver.wire() as wire:
         wire.send(row(*signed(receiver, code)))
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert (answer.status, answer.code) == (status, code)

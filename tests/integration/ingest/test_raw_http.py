@@ -5,7 +5,7 @@ Every webhook in here is signed and would be taken if it came in plain HTTP/1.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -14,6 +14,8 @@ from tests.integration.ingest.wire import LAST_CHUNK, chunk, head
 
 Row = Callable[[bytes, bytes], bytes]
 """A request from a signed body and the header field with its signature."""
+Table = Mapping[str, Row | tuple[Row, int, str]]
+"""By name, with the status and code of the refusal where they aren't 400 ``malformed``."""
 
 CHUNKED = b"Transfer-Encoding: chunked"
 HOST = b"Host: x"
@@ -50,61 +52,31 @@ def replaced(old: bytes, new: bytes) -> Row:
     return row
 
 
-LENGTHS: dict[str, tuple[Row, int, str]] = {
-    "a length and chunks": (
-        lambda body, signature: head(signature, sized(body), CHUNKED) + chunk(body) + LAST_CHUNK,
-        400,
-        "malformed",
+LENGTHS: Table = {
+    "a length and chunks": lambda body, signature: head(signature, sized(body), CHUNKED) + chunk(body) + LAST_CHUNK,
+    "chunks and a length": lambda body, signature: head(signature, CHUNKED, sized(body)) + chunk(body) + LAST_CHUNK,
+    "a length that ends before the chunks do": lambda body, signature: (
+        head(signature, b"Content-Length: 4", CHUNKED) + chunk(body) + LAST_CHUNK
     ),
-    "chunks and a length": (
-        lambda body, signature: head(signature, CHUNKED, sized(body)) + chunk(body) + LAST_CHUNK,
-        400,
-        "malformed",
-    ),
-    "a length that ends before the chunks do": (
-        lambda body, signature: head(signature, b"Content-Length: 4", CHUNKED) + chunk(body) + LAST_CHUNK,
-        400,
-        "malformed",
-    ),
-    "two lengths that differ": (with_fields(b"Content-Length: 1"), 400, "malformed"),
-    "two lengths that agree": (
-        lambda body, signature: head(signature, sized(body), sized(body)) + body,
-        400,
-        "malformed",
-    ),
-    "two lengths in one field": (
-        lambda body, signature: head(signature, sized(body) + b", %d" % len(body)) + body,
-        400,
-        "malformed",
-    ),
-    "a length with a sign": (
-        lambda body, signature: head(signature, b"Content-Length: +%d" % len(body)) + body,
-        400,
-        "malformed",
-    ),
-    "a negative length": (lambda body, signature: head(signature, b"Content-Length: -1") + body, 400, "malformed"),
-    "a hexadecimal length": (
-        lambda body, signature: head(signature, b"Content-Length: 0x%x" % len(body)) + body,
-        400,
-        "malformed",
-    ),
-    "an empty length": (lambda body, signature: head(signature, b"Content-Length:") + body, 400, "malformed"),
-    "a length beyond 64 bits": (
-        lambda body, signature: head(signature, b"Content-Length: " + b"9" * 30) + body,
-        400,
-        "malformed",
-    ),
+    "two lengths that differ": with_fields(b"Content-Length: 1"),
+    "two lengths that agree": lambda body, signature: head(signature, sized(body), sized(body)) + body,
+    "two lengths in one field": lambda body, signature: head(signature, sized(body) + b", %d" % len(body)) + body,
+    "a length with a sign": lambda body, signature: head(signature, b"Content-Length: +%d" % len(body)) + body,
+    "a negative length": lambda body, signature: head(signature, b"Content-Length: -1") + body,
+    "a hexadecimal length": lambda body, signature: head(signature, b"Content-Length: 0x%x" % len(body)) + body,
+    "an empty length": lambda body, signature: head(signature, b"Content-Length:") + body,
+    "a length beyond 64 bits": lambda body, signature: head(signature, b"Content-Length: " + b"9" * 30) + body,
     "another coding": (chunked(b"Transfer-Encoding: gzip"), 400, "wrong_coding"),
     "another coding in chunks": (chunked(b"Transfer-Encoding: gzip, chunked"), 501, "unknown_coding"),
     "identity in chunks": (chunked(b"Transfer-Encoding: identity, chunked"), 501, "unknown_coding"),
-    "chunks that are coded": (chunked(b"Transfer-Encoding: chunked, gzip"), 400, "malformed"),
-    "chunks twice over": (chunked(b"Transfer-Encoding: chunked, chunked"), 400, "malformed"),
-    "chunks twice over, in two fields": (chunked(CHUNKED, CHUNKED), 400, "malformed"),
+    "chunks that are coded": chunked(b"Transfer-Encoding: chunked, gzip"),
+    "chunks twice over": chunked(b"Transfer-Encoding: chunked, chunked"),
+    "chunks twice over, in two fields": chunked(CHUNKED, CHUNKED),
     "nearly chunks": (chunked(b"Transfer-Encoding: xchunked"), 400, "wrong_coding"),
     "chunks in quotes": (chunked(b'Transfer-Encoding: "chunked"'), 400, "wrong_coding"),
-    "chunks behind a vertical tab": (chunked(b"Transfer-Encoding: \x0bchunked"), 400, "malformed"),
-    "chunks behind an empty field": (chunked(b"Transfer-Encoding:", CHUNKED), 400, "malformed"),
-    "chunks with a blank before the colon": (chunked(b"Transfer-Encoding : chunked"), 400, "malformed"),
+    "chunks behind a vertical tab": chunked(b"Transfer-Encoding: \x0bchunked"),
+    "chunks behind an empty field": chunked(b"Transfer-Encoding:", CHUNKED),
+    "chunks with a blank before the colon": chunked(b"Transfer-Encoding : chunked"),
     "chunks in HTTP/1.0": (
         lambda body, signature: (
             head(signature, CHUNKED, line=b"POST /webhooks/stripe HTTP/1.0") + chunk(body) + LAST_CHUNK
@@ -114,8 +86,8 @@ LENGTHS: dict[str, tuple[Row, int, str]] = {
     ),
 }
 
-CHUNKS: dict[str, tuple[Row, int, str]] = {
-    name: (chunked(pieces=pieces), 400, "malformed")
+CHUNKS: Table = {
+    name: chunked(pieces=pieces)
     for name, pieces in {
         "a size that is no number": lambda body: b"g\r\n" + body + b"\r\n" + LAST_CHUNK,
         "a size with 0x": lambda body: b"0x%x\r\n" % len(body) + body + b"\r\n" + LAST_CHUNK,
@@ -143,11 +115,7 @@ CHUNKS: dict[str, tuple[Row, int, str]] = {
         400,
         "forbidden_trailer",
     ),
-    "a trailer that names a length": (
-        chunked(pieces=lambda body: chunk(body) + b"0\r\nContent-Length: 4\r\n\r\n"),
-        400,
-        "malformed",
-    ),
+    "a trailer that names a length": chunked(pieces=lambda body: chunk(body) + b"0\r\nContent-Length: 4\r\n\r\n"),
     "a flood of trailers": (
         chunked(pieces=lambda body: chunk(body) + b"0\r\n" + b"A: b\r\n" * 500 + b"\r\n"),
         431,
@@ -170,37 +138,37 @@ CHUNKS: dict[str, tuple[Row, int, str]] = {
     ),
 }
 
-LINES: dict[str, tuple[Row, int, str]] = {
-    "bare LFs": (replaced(b"\r\n", b"\n"), 400, "malformed"),
-    "one bare LF after a field": (replaced(b"X-One: 1\r\n", b"X-One: 1\n"), 400, "malformed"),
-    "a bare LF at the end of the head": (replaced(b"\r\n\r\n", b"\r\n\n"), 400, "malformed"),
-    "a bare CR in a value": (replaced(b"X-One: 1", b"X-One: 1\rHost: y"), 400, "malformed"),
-    "a field folded with a blank": (replaced(b"X-One: 1", b"X-One: 1\r\n 2"), 400, "malformed"),
-    "a field folded with a tab": (replaced(b"X-One: 1", b"X-One: 1\r\n\t2"), 400, "malformed"),
-    "a fold before the first field": (replaced(b"\r\nHost", b"\r\n Host"), 400, "malformed"),
-    "NUL in a value": (replaced(b"X-One: 1", b"X-One: 1\x002"), 400, "malformed"),
-    "a control character in a value": (replaced(b"X-One: 1", b"X-One: \x01"), 400, "malformed"),
-    "DEL in a value": (replaced(b"X-One: 1", b"X-One: \x7f"), 400, "malformed"),
-    "NUL in a name": (replaced(b"X-One", b"X-\x00One"), 400, "malformed"),
-    "a blank in a name": (replaced(b"X-One", b"X One"), 400, "malformed"),
-    "a blank before the colon": (replaced(b"X-One:", b"X-One :"), 400, "malformed"),
-    "a non-ASCII name": (replaced(b"X-One", b"X-\xc3\xb6ne"), 400, "malformed"),
-    "no name": (replaced(b"X-One: 1", b": 1"), 400, "malformed"),
-    "no colon": (replaced(b"X-One: 1", b"X-One"), 400, "malformed"),
+LINES: Table = {
+    "bare LFs": replaced(b"\r\n", b"\n"),
+    "one bare LF after a field": replaced(b"X-One: 1\r\n", b"X-One: 1\n"),
+    "a bare LF at the end of the head": replaced(b"\r\n\r\n", b"\r\n\n"),
+    "a bare CR in a value": replaced(b"X-One: 1", b"X-One: 1\rHost: y"),
+    "a field folded with a blank": replaced(b"X-One: 1", b"X-One: 1\r\n 2"),
+    "a field folded with a tab": replaced(b"X-One: 1", b"X-One: 1\r\n\t2"),
+    "a fold before the first field": replaced(b"\r\nHost", b"\r\n Host"),
+    "NUL in a value": replaced(b"X-One: 1", b"X-One: 1\x002"),
+    "a control character in a value": replaced(b"X-One: 1", b"X-One: \x01"),
+    "DEL in a value": replaced(b"X-One: 1", b"X-One: \x7f"),
+    "NUL in a name": replaced(b"X-One", b"X-\x00One"),
+    "a blank in a name": replaced(b"X-One", b"X One"),
+    "a blank before the colon": replaced(b"X-One:", b"X-One :"),
+    "a non-ASCII name": replaced(b"X-One", b"X-\xc3\xb6ne"),
+    "no name": replaced(b"X-One: 1", b": 1"),
+    "no colon": replaced(b"X-One: 1", b"X-One"),
     "no version": (lambda body, signature: b"POST /webhooks/stripe\r\n\r\n", 505, "wrong_version"),
     "HTTP/0.9": (with_line(b"POST /webhooks/stripe HTTP/0.9"), 505, "wrong_version"),
     "HTTP/1.9": (with_line(b"POST /webhooks/stripe HTTP/1.9"), 505, "wrong_version"),
     "HTTP/2.0": (with_line(b"POST /webhooks/stripe HTTP/2.0"), 505, "wrong_version"),
     "HTTP/3.0": (with_line(b"POST /webhooks/stripe HTTP/3.0"), 505, "wrong_version"),
     "HTTP/2's preface": (lambda body, signature: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "wrong_version"),
-    "http in small letters": (with_line(b"POST /webhooks/stripe http/1.1"), 400, "malformed"),
-    "another protocol": (with_line(b"POST /webhooks/stripe SMTP/1.1"), 400, "malformed"),
-    "TLS": (lambda body, signature: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\xa5" * 200, 400, "malformed"),
-    "a blank before the method": (with_line(b" " + POST), 400, "malformed"),
+    "http in small letters": with_line(b"POST /webhooks/stripe http/1.1"),
+    "another protocol": with_line(b"POST /webhooks/stripe SMTP/1.1"),
+    "TLS": lambda body, signature: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\xa5" * 200,
+    "a blank before the method": with_line(b" " + POST),
     "a method that nobody knows": (with_line(b"FROB /webhooks/stripe HTTP/1.1"), 501, "unknown_method"),
     "a method in small letters": (with_line(b"post /webhooks/stripe HTTP/1.1"), 501, "unknown_method"),
     "CONNECT": (lambda body, signature: head(line=b"CONNECT x:443 HTTP/1.1"), 501, "unknown_method"),
-    "a target that is a host": (with_line(b"POST x:443 HTTP/1.1"), 400, "malformed"),
+    "a target that is a host": with_line(b"POST x:443 HTTP/1.1"),
     "a target that is a star": (lambda body, signature: head(line=b"OPTIONS * HTTP/1.1"), 400, "wrong_target"),
     "a target with a name and password": (
         with_line(b"POST http://a:b@x/webhooks/stripe HTTP/1.1"),
@@ -209,8 +177,8 @@ LINES: dict[str, tuple[Row, int, str]] = {
     ),
     "a target of another scheme": (with_line(b"POST ftp://x/webhooks/stripe HTTP/1.1"), 400, "wrong_target"),
     "a target with a fragment": (with_line(b"POST /webhooks/stripe#a HTTP/1.1"), 400, "wrong_target"),
-    "a target outside ASCII": (with_line(b"POST /webhooks/stripe\xff HTTP/1.1"), 400, "malformed"),
-    "NUL in the target": (with_line(b"POST /webhooks/stripe\x00 HTTP/1.1"), 400, "malformed"),
+    "a target outside ASCII": with_line(b"POST /webhooks/stripe\xff HTTP/1.1"),
+    "NUL in the target": with_line(b"POST /webhooks/stripe\x00 HTTP/1.1"),
     "a target of 3 KB": (with_line(b"POST /webhooks/stripe?%b HTTP/1.1" % (b"a" * 3_000)), 414, "target_too_long"),
     "a target of 100 KB": (with_line(b"POST /webhooks/stripe?%b HTTP/1.1" % (b"a" * 100_000)), 414, "target_too_long"),
     "no host": (with_fields(host=None), 400, "wrong_host"),
@@ -250,8 +218,9 @@ def nothing_is_published(shared_receiver: ReceiverUnderTest, servers: Servers) -
         yield
 
 
-def rows(*tables: dict[str, tuple[Row, int, str]]) -> pytest.MarkDecorator:
-    named = [(name, *row) for table in tables for name, row in table.items()]
+def rows(*tables: Table) -> pytest.MarkDecorator:
+    rows = [(name, row) for table in tables for name, row in table.items()]
+    named = [(name, *(row if isinstance(row, tuple) else (row, 400, "malformed"))) for name, row in rows]
     return pytest.mark.parametrize(
         ("row", "status", "code"), [each[1:] for each in named], ids=[each[0].replace(" ", "_") for each in named]
     )
@@ -268,21 +237,19 @@ def test_what_is_not_clearly_http_is_refused_and_the_connection_ends(
 ) -> None:
     with receiver.wire() as wire:
         wire.send(row(*signed(receiver)))
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert (answer.status, answer.code) == (status, code)
         assert answer.says_that_it_closes
         assert wire.is_closed()
 
 
-@rows({name: row for name, row in (LENGTHS | CHUNKS).items() if row[1] == 400})
+@rows({name: row for name, row in {**LENGTHS, **CHUNKS}.items() if not isinstance(row, tuple) or row[1] == 400})
 def test_what_hides_behind_it_is_not_run(receiver: ReceiverUnderTest, row: Row, status: int, code: str) -> None:
     """The second request is what a smuggler is after: in order, signed, on the same connection."""
     body, signature = signed(receiver)
     with receiver.wire() as wire:
         wire.send(row(body, signature) + head(signature, sized(body)) + body)
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert answer.status == status
         assert wire.is_closed()
 
@@ -296,7 +263,6 @@ def test_it_makes_no_difference_how_the_bytes_come(
     whole = row(*signed(receiver))
     with receiver.wire() as wire:
         wire.send(*(whole[at : at + 7] for at in range(0, 140, 7)), whole[140:], pause_s=0.002)
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert (answer.status, answer.code) == (status, code)
         assert wire.is_closed()

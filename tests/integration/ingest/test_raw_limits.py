@@ -54,14 +54,12 @@ def tidy(servers: Servers) -> Iterator[ReceiverUnderTest]:
 
 
 def statuses(wire: Wire, count: int) -> list[int]:
-    answers = [wire.answer() for _ in range(count)]
-    return [answer.status for answer in answers if answer is not None]
+    return [wire.expect_answer().status for _ in range(count)]
 
 
 def refused(wire: Wire) -> tuple[int, str]:
     """Status and code of an answer that says it is the last one."""
-    answer = wire.answer()
-    assert answer is not None
+    answer = wire.expect_answer()
     assert answer.says_that_it_closes
     return answer.status, answer.code
 
@@ -86,7 +84,6 @@ def test_empty_lines_before_a_request_buy_no_time(hasty: ReceiverUnderTest) -> N
         assert wire.is_closed()
 
 
-@pytest.mark.more(reason="another way to a limit that one of the others reaches")
 @ANOTHER_WAY
 def test_the_head_after_an_answer_has_the_same_deadline(hasty: ReceiverUnderTest) -> None:
     with hasty.wire() as wire:
@@ -202,7 +199,6 @@ def test_a_sender_that_does_not_stop_still_gets_its_answer(receiver: ReceiverUnd
         assert refused(wire) == (413, "too_large")
 
 
-@pytest.mark.more(reason="another way to a limit that one of the others reaches")
 @ANOTHER_WAY
 def test_a_sender_that_never_stops_is_cut_off(receiver: ReceiverUnderTest) -> None:
     with receiver.wire() as wire:
@@ -240,8 +236,7 @@ def test_a_signature_behind_the_body_is_none(receiver: ReceiverUnderTest, server
     trailer = b"0\r\nStripe-Signature: " + headers["Stripe-Signature"].encode() + b"\r\n\r\n"
     with servers.publishing(0), receiver.wire() as wire:
         wire.send(head(b"Transfer-Encoding: chunked") + chunk(body) + trailer)
-        answer = wire.answer()
-        assert answer is not None
+        answer = wire.expect_answer()
         assert (answer.status, answer.code) == (401, "signature_missing")
 
 
@@ -283,8 +278,7 @@ def test_what_follows_a_refused_request_is_not_run(receiver: ReceiverUnderTest, 
         for number, request in enumerate(refusals):
             with receiver.wire() as wire:
                 wire.send(request + webhook(receiver, str(number)))
-                answer = wire.answer()
-                assert answer is not None
+                answer = wire.expect_answer()
                 assert answer.status in (405, 413, 415)
                 assert wire.is_closed()
 
@@ -358,7 +352,7 @@ def test_one_connection_too_many_takes_the_place_of_the_one_that_was_idle_longes
             assert statuses(wires[0], 1) == [200]
 
 
-@pytest.mark.more(reason="another way to a limit that one of the others reaches")
+@ANOTHER_WAY
 def test_an_unfinished_head_that_makes_way_is_told_to_come_again(servers: Servers) -> None:
     few = replace(PATIENT, connections_max=3, in_flight_max=2)
     with receiver_on(servers, few) as receiver, contextlib.ExitStack() as held:
@@ -369,8 +363,7 @@ def test_an_unfinished_head_that_makes_way_is_told_to_come_again(servers: Server
             time.sleep(STILL_OPEN_S)
         newer = held.enter_context(receiver.wire())
         newer.send(GET)
-        answer = wires[0].answer()
-        assert answer is not None
+        answer = wires[0].expect_answer()
         assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "too_many_connections", "2")
         assert wires[0].is_closed()
         assert statuses(newer, 1) == [200]

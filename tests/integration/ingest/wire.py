@@ -77,6 +77,11 @@ class Wire:
         head, _, self._unread = self._unread.partition(b"\r\n\r\n")
         return head
 
+    def expect_answer(self) -> WireAnswer:
+        answer = self.answer()
+        assert answer is not None, "the connection ended without one"
+        return answer
+
     def answer(self, seconds: float = ANSWER_S) -> WireAnswer | None:
         """The next answer; None where the connection ended before one."""
         until = time.monotonic() + seconds
