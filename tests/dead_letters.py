@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.decision import ErrorKind
-from core.event import Dedupe, Event, to_headers
+from core.event import Dedupe, to_headers
 from core.layout import Layout, StreamLayout
 from core.money import Money, MoneyFact, Movement
 from core.work import Applied, Outcome, WorkItem
@@ -23,6 +23,7 @@ from journal.writer import CommittedBatch, JournalWriter
 from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
 from operations.frozen import SelectionFiles
+from tests.events import make_event
 from tests.unit.processor.fakes import ListBodies, ListJournal
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine
 
@@ -113,17 +114,12 @@ class DeadLetters(Engine):
         payment = payment or f"pi_{event_id}"
         if body is None:
             body = json.dumps({"id": event_id, "type": event_type, "payment": payment}).encode()
-        event = Event(
-            provider=provider,
-            event_id=event_id,
-            event_type=event_type,
-            event_key=f"{provider}:{event_id}:{event_type}",
+        event = make_event(
+            event_id,
+            event_type,
+            provider,
             entity_key=f"{provider}:acct_1:{payment}",
-            content_sha256=hashlib.sha256(body).hexdigest(),
-            content_version=1,
             body=body,
-            mode="live",
-            account="acct_1",
             fact_key=None if fact is None else f"{provider}:{fact}",
             fact_sha256=None if fact is None else hashlib.sha256(fact.encode()).hexdigest(),
         )

@@ -11,11 +11,12 @@ from console.pages.ledger import open_reconciliations
 from core.money import Money, Movement
 from core.work import Posting
 from ledger.queries.journals import LedgerJournals
-from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, KindTotal, Reconciliation
+from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, KindTotal
 from operations.command import propose_entry
 from operations.commands import encode
 from operations.entry import ManualEntry
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
+from tests.settlement_reports import make_run
 from tests.unit.processor.harness import CONTROL
 
 
@@ -72,24 +73,15 @@ def reconcile(letters: DeadLetters) -> None:
     write_deltalake(
         str(shards.locate_shared("reconciliation")), pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append"
     )
-    run = Reconciliation(
+    run = make_run(
+        at,
         run_id="r1",
-        at=at,
-        provider="stripe",
-        tenant=None,
         report_name="jan.csv",
-        report_sha256="ab",
-        since=at,
-        until=at,
         lines=3,
         compared=3,
         agreed=2,
         counts={kind: int(kind == "amount_differs") for kind in KINDS},
         not_compared={"payout": 1},
-        journal_version=1,
-        journal_seq=7,
-        postings_version=1,
-        seconds=0.5,
         totals=[
             KindTotal.build("payments", "EUR", 2, 124_450, 1, 123_450),
             KindTotal.build("refunds", "EUR", 1, -450, 1, -450),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from core.money import MoneyFact, Movement, decimals_of
+from ledger.reconciliations import KINDS, Reconciliation
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -133,3 +136,27 @@ def adyen_line(fact: MoneyFact, at: datetime = AT, /, **changes: str) -> dict[st
 
 def adyen_csv(*lines: Line) -> bytes:
     return as_csv(ADYEN_COLUMNS, lines)
+
+
+def make_run(at: datetime, **changes: Any) -> Reconciliation:
+    """A comparison of one line of a report, which agrees with the ledger."""
+    run = Reconciliation(
+        run_id="20260131T120000Z-abcdef",
+        at=at,
+        provider="stripe",
+        tenant=None,
+        report_name="balance.csv",
+        report_sha256="ab" * 32,
+        since=at,
+        until=at,
+        lines=1,
+        compared=1,
+        agreed=1,
+        counts=dict.fromkeys(KINDS, 0),
+        not_compared={},
+        journal_version=3,
+        journal_seq=14,
+        postings_version=2,
+        seconds=0.1,
+    )
+    return replace(run, **changes)

@@ -23,7 +23,7 @@ from journal.rewrite import take_snapshot
 from ledger.maintain.job import MaintenanceReport, count_log_entries, maintain
 from ledger.maintain.tables import Kind, LakeTable, list_other_tables
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
-from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
+from ledger.reconciliations import DIFFERENCES_SCHEMA, Reconciliation, Reconciliations
 from ledger.redactions import ORDERED, Redaction, Redactions
 from ledger.verify import Lake as Verified
 from ledger.verify import verify
@@ -34,6 +34,7 @@ from operations.audit_log import AuditEntry, AuditLog, AuditOutcome
 from tests.integration.ledger.conftest import KEYS as ANCHOR_KEYS
 from tests.integration.ledger.conftest import FakeKafka
 from tests.integration.ledger.lakes import Lake, job
+from tests.settlement_reports import make_run
 from tests.unit.journal.rows import NOW, TOPIC, sha
 
 COMMITS = 12
@@ -142,25 +143,7 @@ def staged(folder: Path, number: int) -> Path:
 
 
 def run(number: int) -> Reconciliation:
-    return Reconciliation(
-        run_id=f"run-{number}",
-        at=NOW + timedelta(seconds=number),
-        provider="stripe",
-        tenant=None,
-        report_name="r.csv",
-        report_sha256=sha("r"),
-        since=None,
-        until=None,
-        lines=3,
-        compared=3,
-        agreed=3,
-        counts=dict.fromkeys(KINDS, 0),
-        not_compared={},
-        journal_version=1,
-        journal_seq=1,
-        postings_version=None,
-        seconds=0.1,
-    )
+    return make_run(NOW + timedelta(seconds=number), run_id=f"run-{number}", since=None, until=None)
 
 
 def rows_of(path: Path, *by: str) -> pa.Table:

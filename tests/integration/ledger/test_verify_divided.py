@@ -11,7 +11,7 @@ import pytest
 
 from core.clock import ManualClock
 from core.decision import Decision
-from core.event import ELSEWHERE_TYPE, Dedupe, Event, to_headers
+from core.event import ELSEWHERE_TYPE, Dedupe, to_headers
 from core.where import HeaderFilter
 from journal.schema import JournalRow, TopicRecord
 from journal.writer import JournalWriter
@@ -19,9 +19,11 @@ from ledger.verify import Finding, Lake, Options, Report, verify
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka_checks import Division
-from tests.integration.ledger.conftest import AT, EVENTS, KEYS, FakeKafka
+from tests.events import make_event
+from tests.integration.ledger.conftest import AT, EVENTS, KEYS, FakeKafka, new_row
 from tests.integration.ledger.findings import failed
 from tests.rewritten_files import Rows, rewrite
+from tests.unit.journal.rows import bare_row
 
 WHERES = {"east": HeaderFilter.read({"tenant": "eu-*"}), "west": HeaderFilter.read({"tenant": "!eu-*"})}
 TENANTS = ("eu-a", "us-a", "us-b", "eu-a", None, "eu-b")
@@ -44,38 +46,11 @@ class TwoStreams:
         writer.commit(rows, {EVENTS: {0: until}}, 0)
 
     def own(self, *offsets: int) -> list[JournalRow]:
-        return [
-            JournalRow(
-                seq=0,
-                item_seq=0,
-                first=True,
-                topic=EVENTS,
-                partition=0,
-                offset=offset,
-                decision=Decision.APPLIED,
-                decided_at=AT,
-                received_at=AT,
-                event_key=f"stripe:evt_{offset}:charge",
-                body_sha256="ab" * 32,
-                mode="live",
-            )
-            for offset in offsets
-        ]
+        return [new_row(0, EVENTS, 0, offset, Decision.APPLIED, f"evt_{offset}") for offset in offsets]
 
     def elsewhere(self, stream: str, low: int, high: int) -> JournalRow:
-        return JournalRow(
-            seq=0,
-            item_seq=0,
-            first=True,
-            topic=EVENTS,
-            partition=0,
-            offset=low,
-            offset_until=high,
-            decision=Decision.IGNORED,
-            event_type=ELSEWHERE_TYPE,
-            headers=WHERES[stream].text,
-            decided_at=AT,
-        )
+        about = {"event_type": ELSEWHERE_TYPE, "headers": WHERES[stream].text, "decided_at": AT}
+        return bare_row(0, Decision.IGNORED, topic=EVENTS, offset=low, offset_until=high, **about)
 
 
 def numbered(*rows: JournalRow) -> list[JournalRow]:
@@ -85,19 +60,7 @@ def numbered(*rows: JournalRow) -> list[JournalRow]:
 
 
 def record(offset: int, tenant: str | None) -> TopicRecord:
-    event = Event(
-        provider="stripe",
-        event_id=f"evt_{offset}",
-        event_type="charge",
-        event_key=f"stripe:evt_{offset}:charge",
-        entity_key=f"e{offset}",
-        content_sha256="ab" * 32,
-        content_version=1,
-        body=b"{}",
-        mode="live",
-        account="acct_1",
-        tenant=tenant,
-    )
+    event = make_event(f"evt_{offset}", "charge", entity_key=f"e{offset}", tenant=tenant)
     return TopicRecord(offset, b"{}", tuple(to_headers(event, AT, Dedupe.CLAIMED)))
 
 

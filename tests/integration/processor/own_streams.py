@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
@@ -19,7 +18,7 @@ from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
-from core.event import Dedupe, Event, to_headers
+from core.event import Dedupe, to_headers
 from core.layout import Layout
 from core.settings import KafkaSettings, TopicsSettings
 from journal.anchors import AnchorKeys
@@ -37,6 +36,7 @@ from processor.streams import list_enabled, load_streams
 from processor.topics import SharedResources
 from processor.wiring import wire_stream
 from stack.topics import Topic, make_topics
+from tests.events import make_event
 
 WAIT_S_MAX = 240.0
 """A start takes 10 s, and five times that beside busy loops."""
@@ -151,20 +151,8 @@ class OwnStreams:
 
     def post(self, *event_ids: str, kind: str = "guest", tenant: str | None = None, entity: str | None = None) -> None:
         for event_id in event_ids:
-            body = event_id.encode()
-            event = Event(
-                provider="door",
-                event_id=event_id,
-                event_type=kind,
-                event_key=f"door:{event_id}:{kind}",
-                entity_key=f"door:{entity or event_id}",
-                content_sha256=hashlib.sha256(body).hexdigest(),
-                content_version=1,
-                body=body,
-                mode="live",
-                account="",
-                tenant=tenant,
-            )
+            body, key = event_id.encode(), f"door:{entity or event_id}"
+            event = make_event(event_id, kind, "door", entity_key=key, body=body, account="", tenant=tenant)
             headers = to_headers(event, SystemClock().now(), Dedupe.CLAIMED)
             self._producer.produce(self.topic, body, key=event.entity_key, headers=dict(headers))
         assert self._producer.flush(60) == 0

@@ -13,28 +13,14 @@ from hypothesis import strategies as st
 from core.errors import SettingError, Unparseable
 from core.event import Dedupe, Event, from_record, poison_event, to_headers
 from core.keys import join_key, key_part
+from tests.events import make_event
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 
 
 def event(**changed: object) -> Event:
-    fields: dict[str, object] = {
-        "provider": "stripe",
-        "event_id": "evt_1",
-        "event_type": "charge.succeeded",
-        "event_key": "stripe:evt_1:charge.succeeded",
-        "entity_key": "stripe:acct_1:pi_1",
-        "content_sha256": "00" * 32,
-        "content_version": 1,
-        "body": b"{}",
-        "mode": "live",
-        "account": "acct_1",
-        "occurred_at": AT,
-        "fact_key": "stripe:ch_1:capture",
-        "fact_sha256": "11" * 32,
-        **changed,
-    }
-    return Event(**fields)  # type: ignore[arg-type]
+    fact: dict[str, object] = {"occurred_at": AT, "fact_key": "stripe:ch_1:capture", "fact_sha256": "11" * 32}
+    return make_event(**{"event_type": "charge.succeeded", **fact, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dedupe", list(Dedupe))

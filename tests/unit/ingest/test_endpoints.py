@@ -30,6 +30,7 @@ from ingest.endpoints import (
 )
 from ingest.settings import IngestSettings
 from providers.port import ModeMismatch
+from tests.events import make_event
 from tests.unit.ingest.app_under_test import NOW, Bench, ListPublisher
 
 PROVIDERS = ("stripe", "adyen")
@@ -40,20 +41,8 @@ def settings(test_traffic: bool = True, **given: Any) -> IngestSettings:
 
 
 def event(mode: Mode = "live") -> Event:
-    return Event(
-        provider="stripe",
-        event_id="evt_1",
-        event_type="charge.succeeded",
-        event_key="stripe:evt_1:charge.succeeded",
-        entity_key="stripe::pi_1",
-        content_sha256="0" * 64,
-        content_version=1,
-        body=b"{}",
-        mode=mode,
-        account="",
-        fact_key="stripe:ch_1:capture",
-        fact_sha256="1" * 64,
-    )
+    fact = {"fact_key": "stripe:ch_1:capture", "fact_sha256": "1" * 64}
+    return make_event("evt_1", "charge.succeeded", entity_key="stripe::pi_1", account="", mode=mode, **fact)
 
 
 def keys_of(one: Event) -> tuple[str, str, str | None]:

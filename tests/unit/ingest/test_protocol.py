@@ -15,6 +15,7 @@ from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.metrics import IngestMetrics
 from ingest.protocol import ClaimProtocol, ClaimResult
 from tests import virtual_time
+from tests.events import make_event
 from tests.memory_claims import MemoryClaims
 from tests.unit.ingest.app_under_test import ListPublisher, SetGenerations
 
@@ -24,18 +25,7 @@ CONTENT, OTHER_CONTENT = "11" * 32, "22" * 32
 
 
 def event(event_id: str, content: str = CONTENT, entity: str = "stripe:acct:pi_1") -> Event:
-    return Event(
-        provider="stripe",
-        event_id=event_id,
-        event_type="charge.succeeded",
-        event_key=f"stripe:{event_id}:charge.succeeded",
-        entity_key=entity,
-        content_sha256=content,
-        content_version=1,
-        body=b"{}",
-        mode="live",
-        account="acct",
-    )
+    return make_event(event_id, content_sha256=content, entity_key=entity)
 
 
 def key(one: Event) -> ClaimKey:

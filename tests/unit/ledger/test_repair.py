@@ -20,27 +20,9 @@ from ledger.reconcile.repair import (
 )
 from ledger.reconciliations import KINDS, Difference, Reconciliation
 from providers.reconciled import ReconciledReader
-from tests.settlement_reports import AT
+from tests.settlement_reports import AT, make_run
 
-RUN = Reconciliation(
-    run_id="20260131T120000Z-abcdef",
-    at=AT,
-    provider="stripe",
-    tenant=None,
-    report_name="balance.csv",
-    report_sha256="ab" * 32,
-    since=AT,
-    until=AT,
-    lines=1,
-    compared=1,
-    agreed=0,
-    counts=dict.fromkeys(KINDS, 0),
-    not_compared={},
-    journal_version=3,
-    journal_seq=14,
-    postings_version=2,
-    seconds=0.1,
-)
+RUN = make_run(AT, agreed=0)
 MISSING = Difference(
     kind="missing_here",
     fact_key="stripe:re_1:refund",

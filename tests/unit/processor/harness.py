@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -38,6 +37,7 @@ from processor.settings import DeadHead, RetrySettings
 from processor.source.records import RECORD_SCHEMA, KafkaRecord, read_table
 from processor.source.while_blocked import WhileBlocked
 from processor.streams import StreamConfig
+from tests.events import make_event
 from tests.unit.journal.rows import row_hash
 from tests.unit.processor.fakes import (
     InlineExecutor,
@@ -211,15 +211,11 @@ class Engine:
         body = (event_id + content).encode()
         if fact is not None:
             self.adapter.facts.setdefault(body, cast(MoneyFact, NamedFact(fact, fact_sha256)))
-        event = Event(
-            provider="stripe",
-            event_id=event_id,
-            event_type="charge.captured",
-            event_key=f"stripe:{event_id}:charge.captured",
-            entity_key=entity,
-            content_sha256=hashlib.sha256(body).hexdigest(),
-            content_version=content_version,
+        event = make_event(
+            event_id,
             body=body,
+            entity_key=entity,
+            content_version=content_version,
             mode=mode,
             account=account,
             fact_key=fact,

@@ -10,6 +10,7 @@ from typing import Any
 from core.event import Event
 from core.money import Money, MoneyFact, Movement
 from providers.fields import ContentVersionUnknown
+from tests.events import make_event
 from tests.unit.processor.fakes import Same
 from tests.unit.processor.hostile import HALF, HUGE, NAN, Awkward
 
@@ -54,19 +55,7 @@ ODD_HASHES: dict[str, Callable[[], Any]] = {
 
 def odd_event(**changes: Any) -> Callable[[], Any]:
     """What an adapter makes of a poison: one event, with something odd in it."""
-    event = Event(
-        provider="stripe",
-        event_id="evt_9",
-        event_type="charge.captured",
-        event_key="stripe:evt_9:charge.captured",
-        entity_key="stripe:acct_1:pi_9",
-        content_sha256="ab" * 32,
-        content_version=1,
-        body=b"{}",
-        mode="live",
-        account="acct_1",
-    )
-    return lambda: [replace(event, **changes)]
+    return lambda: [replace(make_event("evt_9", content_sha256="ab" * 32), **changes)]
 
 
 ODD_EVENTS: dict[str, Callable[[], Any]] = {

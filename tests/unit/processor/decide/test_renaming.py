@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from core.decision import Decision
@@ -14,6 +12,7 @@ from ledger.handler import LedgerHandler
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
+from tests.events import make_event
 from tests.one_merchant import OneMerchant
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 from tests.unit.processor.ordering import command, decided, last, order, target
@@ -31,21 +30,9 @@ class RenamingAdapter(StripeAdapter):
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         body = request.body
-        event = Event(
-            provider="stripe",
-            event_id=body.decode(),
-            event_type="charge.captured",
-            event_key=self.its_key.format(body.decode()),
-            entity_key=self.its_entity,
-            content_sha256="00" * 32,
-            content_version=1,
-            body=body,
-            mode=mode,
-            account="acct_1",
-            fact_key=self.its_fact.fact_key if self.its_fact else None,
-            fact_sha256=self.its_fact.sha256 if self.its_fact else None,
-        )
-        return [replace(event, content_sha256=event.body_sha256)]
+        fact = {"fact_key": self.its_fact.fact_key, "fact_sha256": self.its_fact.sha256} if self.its_fact else {}
+        key = self.its_key.format(body.decode())
+        return [make_event(body.decode(), event_key=key, entity_key=self.its_entity, body=body, mode=mode, **fact)]
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         return self.its_fact
