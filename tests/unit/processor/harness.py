@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +62,16 @@ def stream_config(
     dlq = DlqSettings(alone_amounts_minor_max={}, alone_replay_amounts_minor_max={})
     retry = RetrySettings(default=policy)
     return StreamConfig(name=name, handler="test:handler", dead_head=dead_head, retry=retry, dlq=dlq, **keys)
+
+
+def find_applied_upto(rows: Iterable[JournalRow], after: Mapping[str, int]) -> dict[str, int]:
+    """What the real journal is looked through for."""
+    last: dict[str, int] = {}
+    for row in rows:
+        entity = row.entity_key or ""
+        if row.decision is Decision.APPLIED and row.item_seq > after.get(entity, row.item_seq):
+            last[entity] = max(last.get(entity, 0), row.item_seq)
+    return last
 
 
 class Engine:
@@ -152,7 +162,7 @@ class Engine:
                 self.adapters,  # type: ignore[arg-type]
                 rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
                 bodies_of=self.bodies.fetch,
-                applied_upto=self._applied_upto,
+                applied_upto=lambda after: find_applied_upto(self.journal.rows, after),
                 done_alone=DoneAlone(self._given_since),
                 selections=lambda digest: self.selections.read(digest),
                 backlog_s=lambda: self.backlog_s,
@@ -264,15 +274,6 @@ class Engine:
             }
         )
         self._offsets[topic] += 1
-
-    def _applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
-        """What the real journal is looked through for."""
-        last: dict[str, int] = {}
-        for row in self.journal.rows:
-            entity = row.entity_key or ""
-            if row.decision is Decision.APPLIED and row.item_seq > after.get(entity, row.item_seq):
-                last[entity] = max(last.get(entity, 0), row.item_seq)
-        return last
 
     def _republish(self, events: Sequence[Outgoing]) -> str | None:
         """What the engine publishes comes in again with the next batch."""

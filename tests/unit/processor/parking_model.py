@@ -6,11 +6,13 @@ It keeps everything that ever happened, so it needs no index to know what was pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from journal.index import Index
+from journal.schema import JournalRow
 from operations.command import ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.fakes import HandlerCall
@@ -76,6 +78,23 @@ class Model:
             before={},
             open_before=set(),
         )
+
+    def check_decided(self, last: Mapping[ModelEvent, JournalRow], index: Index) -> None:
+        """Asserts that each event's last row, and the index, say of it what the model does."""
+        for event, row in last.items():
+            suspect = row.error_kind == "SBE" and not event.is_dead
+            due = row.due_at
+            if event.is_open and not event.is_dead and due is not None:
+                waiting = index.open_item(row.item_seq)
+                assert waiting is not None and waiting.last_seq == row.seq
+                due = waiting.row.due_at
+            decided = (row.decision.value, row.attempt, due, row.blocking, row.out_of_order, suspect)
+            wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
+            assert decided == wanted, f"{event.key}: {decided}, the model says {wanted}"
+        for entity, events in self.entities.items():
+            queue = [item.row.item_seq for item in index.queue(entity)]
+            assert queue == [last[event].item_seq for event in events if event.is_open and event.holds]
+            assert list(index.find_died(entity)) == [last[event].item_seq for event in events if event.died]
 
     def events(self) -> list[ModelEvent]:
         return [event for events in self.entities.values() for event in events]

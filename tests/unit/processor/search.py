@@ -34,7 +34,7 @@ from processor.rules import StreamRules
 from processor.settings import DeadHead
 from processor.source.records import PACKED, KafkaRecord, ParsedRecord
 from tests.unit.processor.fakes import ListDeadLetters, NamedFact, Same
-from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, stream_config
+from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, find_applied_upto, stream_config
 from tests.unit.processor.memory import RETRY_S, DictStore, Forgetful, Oracle, UnwrittenJournal
 from tests.unit.processor.parking_model import Model, Order
 from tests.unit.processor.parking_walk import ModelEvent
@@ -299,7 +299,7 @@ class Search:
             {"stripe": self._adapter},  # type: ignore[dict-item]
             rows_of=lambda seqs: {seq: rows[seq] for seq in seqs if seq in rows},
             bodies_of=lambda hashes: {sha256: self._bodies[sha256] for sha256 in hashes},
-            applied_upto=lambda after: _applied_upto(world, after),
+            applied_upto=lambda after: find_applied_upto(world.last.values(), after),
         )
         return Batches(
             self._rules,
@@ -386,24 +386,9 @@ class Search:
         world.model.ends_batch(world.clock)
 
     def _agrees(self, world: SearchState, engine: Batches) -> None:
-        index = engine._known.index
-        seqs = {}
-        for event in world.model.events():
-            row = world.last[event.order]
-            seqs[event] = row.item_seq
-            suspect = row.error_kind == "SBE" and not event.is_dead
-            due = row.due_at
-            if event.is_open and not event.is_dead and due is not None:
-                waiting = index.open_item(row.item_seq)
-                assert waiting is not None and waiting.last_seq == row.seq
-                due = waiting.row.due_at
-            decided = (row.decision.value, row.attempt, due, row.blocking, row.out_of_order, suspect)
-            wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
-            assert decided == wanted, f"{event.key}: {decided}, the model says {wanted}"
-        for entity, events in world.model.entities.items():
-            queue = [item.row.item_seq for item in index.queue(entity)]
-            assert queue == [seqs[event] for event in events if event.is_open and event.holds]
-            assert list(index.find_died(entity)) == [seqs[event] for event in events if event.died]
+        last = {event: world.last[event.order] for event in world.model.events()}
+        world.model.check_decided(last, engine._known.index)
+        for events in world.model.entities.values():
             head = next((event for event in events if event.is_open and event.holds), None)
             assert head is None or head.is_dead or head.due is not None, f"nothing wakes {head}"
         booked = [event.fact for event in world.model.events() if event.state == "applied" and event.fact is not None]
@@ -414,12 +399,3 @@ def batch_of(engine: Batches, records: Sequence[KafkaRecord]) -> None:
     """A batch of records, as they come from the map stage."""
     blob = pickle.dumps([(*record[:5], tuple(record.named) if record.named else None, None) for record in records])
     engine.run(pa.table({PACKED: pa.array([blob], pa.binary())}))
-
-
-def _applied_upto(world: SearchState, after: Mapping[str, int]) -> dict[str, int]:
-    last: dict[str, int] = {}
-    for row in world.last.values():
-        entity = row.entity_key or ""
-        if row.decision.value == "applied" and row.item_seq > after.get(entity, row.item_seq):
-            last[entity] = max(last.get(entity, 0), row.item_seq)
-    return last

@@ -281,23 +281,7 @@ class Parking(RuleBasedStateMachine):
         )
 
     def _agrees(self) -> None:
-        seqs = {}
-        for event in self.model.events():
-            row = self._last(event)
-            seqs[event] = row.item_seq
-            suspect = row.error_kind == "SBE" and not event.is_dead
-            due = row.due_at
-            if event.is_open and not event.is_dead and due is not None:
-                waiting = self.engine.index.open_item(row.item_seq)
-                assert waiting is not None and waiting.last_seq == row.seq
-                due = waiting.row.due_at
-            reported = (row.decision.value, row.attempt, due, row.blocking, row.out_of_order, suspect)
-            wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
-            assert reported == wanted, f"{event.key}: {reported}, the model says {wanted}"
-        for entity, events in self.model.entities.items():
-            queue = [item.row.item_seq for item in self.engine.index.queue(entity)]
-            assert queue == [seqs[event] for event in events if event.is_open and event.holds]
-            assert list(self.engine.index.find_died(entity)) == [seqs[event] for event in events if event.died]
+        self.model.check_decided({event: self._last(event) for event in self.model.events()}, self.engine.index)
 
     @invariant()
     def every_offset_has_one_first_row(self) -> None:
