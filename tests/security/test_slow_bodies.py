@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from console.access import accounts
 from console.access.roles import Role
 from operations.audit_log import AuditOutcome
-from tests.security.test_two_people import LOST, OPEN, PAYMENT, TwoPeopleLedger, entry
+from tests.security.test_two_people import TYPED, TwoPeopleLedger, entry, form_of
 from tests.unit.console.listening import ADA, EVE, FAY, ORIGIN, PASSWORD, Browser, csrf_of, slowly
 
 FORM = {"origin": ORIGIN, "sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"}
@@ -37,17 +36,7 @@ def roles_taken(office: TwoPeopleLedger, name: str) -> Callable[[], None]:
 def proposed_entry(browser: Browser, meanwhile: Callable[[], object]) -> int:
     """The status of a proposal's form."""
     page = browser.get("/ledger/entries")
-    form = re.search(r'name="form" value="([0-9a-f]+)"', page.text)
-    assert form is not None
-    fields = {
-        "csrf_token": csrf_of(page),
-        "form": form[1],
-        "entity": PAYMENT,
-        "occurred": "2026-01-30",
-        "evidence": "ab" * 32,
-        "lines": f"debit {LOST} 1250 EUR\ncredit {OPEN} 1250 EUR",
-        "reason": "lost, says the bank",
-    }
+    fields = {**TYPED, "csrf_token": csrf_of(page), "form": form_of(page)}
     body = slowly(urlencode(fields).encode(), meanwhile)
     return browser.request("POST", "/ledger/entries", content=body, headers=FORM).status_code
 

@@ -99,6 +99,16 @@ def entry() -> dict[str, Any]:
     }
 
 
+TYPED = {
+    "entity": PAYMENT,
+    "occurred": "2026-01-30",
+    "lines": f"debit {LOST} 12.50 EUR\ncredit {OPEN} 12.50 EUR",
+    "evidence": "ab" * 32,
+    "reason": "lost, says the bank",
+}
+"""The same entry as a person types it into the page."""
+
+
 class LateAcknowledgement:
     """Kafka takes the first command and doesn't say so in time. ``sent``: the ids of all commands that it has."""
 
@@ -247,17 +257,10 @@ def test_a_page_proposes_and_another_one_approves(office: TwoPeopleLedger) -> No
     fay, ada = Browser(office.listener), Browser(office.listener)
     assert fay.sign_in(FAY).status_code == 303 and ada.sign_in(ADA).status_code == 303
     page = fay.get("/ledger/entries")
-    lines = f"debit {LOST} 12.50 EUR\ncredit {OPEN} 12.50 EUR"
-    fields = {
-        "entity": PAYMENT,
-        "occurred": "2026-01-30",
-        "lines": lines,
-        "evidence": "ab" * 32,
-        "reason": "lost, says the bank",
-    }
-    wrong = fay.post("/ledger/entries", {**fields, "lines": lines.replace("12.50 EUR\n", "12.00 EUR\n")}, csrf_of(page))
+    unequal = TYPED["lines"].replace("12.50 EUR\n", "12.00 EUR\n")
+    wrong = fay.post("/ledger/entries", {**TYPED, "lines": unequal}, csrf_of(page))
     assert wrong.status_code == 422 and "they must be equal" in wrong.text
-    assert fay.post("/ledger/entries", fields, csrf_of(page)).status_code == 303
+    assert fay.post("/ledger/entries", TYPED, csrf_of(page)).status_code == 303
     office.letters.batch()
     assert "/approve" not in fay.get("/ledger/reversals").text, "finance approves nothing"
     listed = ada.get("/ledger/reversals")
@@ -277,21 +280,13 @@ def test_a_form_that_is_sent_twice_proposes_once(office: TwoPeopleLedger) -> Non
     fay = Browser(office.listener)
     assert fay.sign_in(FAY).status_code == 303
     page = fay.get("/ledger/entries")
-    lines = f"debit {LOST} 12.50 EUR\ncredit {OPEN} 12.50 EUR"
-    fields = {
-        "form": form_of(page),
-        "entity": PAYMENT,
-        "occurred": "2026-01-30",
-        "lines": lines,
-        "evidence": "ab" * 32,
-        "reason": "lost, says the bank",
-    }
+    fields = {**TYPED, "form": form_of(page)}
     assert [fay.post("/ledger/entries", fields, csrf_of(page)).status_code for _ in range(2)] == [303, 303]
     office.letters.batch()
     assert fay.post("/ledger/entries", fields, csrf_of(page)).status_code == 303
     office.letters.batch()
     assert office.states() == [("propose_entry", "waits")]
-    changed = {**fields, "lines": lines.replace("12.50", "13.00")}
+    changed = {**fields, "lines": TYPED["lines"].replace("12.50", "13.00")}
     assert form_of(fay.post("/ledger/entries", {**fields, "reason": ""}, csrf_of(page))) == fields["form"]
     assert fay.post("/ledger/entries", changed, csrf_of(page)).status_code == 303
     office.letters.batch()
