@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -104,45 +104,35 @@ def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> 
     assert len(ground.publisher.records) == 2
 
 
-def test_a_request_that_waited_asks_with_its_own_content_and_may_be_reported_a_conflict() -> None:
-    ground = ReceiverOfSharedClaims()
-    theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
-
-    async def meet() -> ClaimResult:
-        await ground.claims.claim([key(theirs)], OTHER_OWNER)
-        taking = asyncio.create_task(ground.take(ours))
-        await asyncio.sleep(0.02)
-        ground.claims.settle([key(theirs)], [], OTHER_OWNER)
-        return await taking
-
-    assert outcomes(virtual_time.run(meet())) == ["conflict"]
-
-
-def test_a_request_that_waited_takes_over_what_was_released() -> None:
-    ground = ReceiverOfSharedClaims()
-
-    async def meet() -> ClaimResult:
-        await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
-        taking = asyncio.create_task(ground.take(event("evt_1")))
-        await asyncio.sleep(0.02)
-        ground.claims.settle([], [key(event("evt_1"))], OTHER_OWNER)
-        return await taking
-
-    assert outcomes(virtual_time.run(meet())) == ["claimed"]
+Meanwhile = Callable[[ReceiverOfSharedClaims, ClaimKey], object]
+MEANWHILE: dict[str, tuple[Meanwhile, str, str]] = {
+    "another content was confirmed": (
+        lambda it, key: it.claims.settle([key], [], OTHER_OWNER),
+        OTHER_CONTENT,
+        "conflict",
+    ),
+    "it was released": (lambda it, key: it.claims.settle([], [key], OTHER_OWNER), CONTENT, "claimed"),
+    "its lease ended": (lambda it, _: it.clock.advance(31), CONTENT, "reclaimed"),
+    "the generation rose": (lambda it, _: it.generations.by_mode.update({"live": 1}), CONTENT, "claimed"),
+}
+"""What becomes of a key that is claimed while a request with this content waits for it, and what it is told then."""
 
 
-def test_a_lease_that_ends_during_the_wait_is_reclaimed() -> None:
-    ground = ReceiverOfSharedClaims()
+@pytest.mark.parametrize(("meanwhile", "content", "outcome"), MEANWHILE.values(), ids=MEANWHILE)
+def test_a_request_that_waited_asks_again_with_its_own_content(
+    meanwhile: Meanwhile, content: str, outcome: str
+) -> None:
+    ground = ReceiverOfSharedClaims(wait_s=5.0)
 
     async def meet() -> ClaimResult:
         await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
-        taking = asyncio.create_task(ground.take(event("evt_1")))
+        taking = asyncio.create_task(ground.take(event("evt_1", content)))
         await asyncio.sleep(0.02)
-        ground.clock.advance(31)
+        meanwhile(ground, key(event("evt_1")))
         return await taking
 
-    assert outcomes(virtual_time.run(meet())) == ["reclaimed"]
-    assert ground.publisher.flags == ["reclaimed"]
+    assert outcomes(virtual_time.run(meet())) == [outcome]
+    assert ground.publisher.flags == [outcome]
 
 
 class LateClaims(MemoryClaims):
@@ -258,17 +248,3 @@ def test_what_was_claimed_is_confirmed_in_the_generation_that_it_was_claimed_in(
 
     before, after = virtual_time.run(raised_meanwhile())
     assert (outcomes(before), outcomes(after)) == (["claimed"], ["claimed"])
-
-
-def test_a_request_that_waits_asks_again_in_the_generation_of_then() -> None:
-    ground = ReceiverOfSharedClaims(wait_s=5.0)
-    one = event("evt_1")
-
-    async def meet() -> ClaimResult:
-        await ground.claims.claim([key(one)], OTHER_OWNER)
-        taking = asyncio.create_task(ground.take(one))
-        await asyncio.sleep(0.02)
-        ground.generations.by_mode["live"] = 1
-        return await taking
-
-    assert outcomes(virtual_time.run(meet())) == ["claimed"]
