@@ -78,24 +78,23 @@ def test_a_text_of_several_lines_is_code_to_its_end() -> None:
     assert find_token_lines('a = """x\n\ny"""\n\n# no\nb = 1\n') == {1, 2, 3, 6}
 
 
-@pytest.mark.parametrize("name", ["run", "_run"])
-def test_one_word(name: str) -> None:
-    assert is_one_word(name)
+@pytest.mark.parametrize(
+    ("name", "one_word"),
+    [("run", True), ("_run", True), ("read_row", False), ("_read_row", False), ("__init__", False)],
+)
+def test_a_name_of_one_word_that_isnt_pythons_own(name: str, one_word: bool) -> None:
+    assert is_one_word(name) is one_word
 
 
-@pytest.mark.parametrize("name", ["read_row", "_read_row", "__init__"])
-def test_two_words_or_pythons_own(name: str) -> None:
-    assert not is_one_word(name)
-
-
-@pytest.mark.parametrize("text", ["What it says.", "Of each\nrow.", "None where nothing is.", "As far as it goes."])
-def test_inverted(text: str) -> None:
-    assert is_inverted(text)
-
-
-@pytest.mark.parametrize("text", ["Counts rows.", "Whatever it is.", "None of it counts.", "Offsets by topic.", ""])
-def test_not_inverted(text: str) -> None:
-    assert not is_inverted(text)
+@pytest.mark.parametrize(
+    ("text", "inverted"),
+    [
+        *((text, True) for text in ("What it says.", "Of each\nrow.", "None where nothing is.", "As far as it goes.")),
+        *((text, False) for text in ("Counts rows.", "Whatever it is.", "None of it counts.", "Offsets by topic.", "")),
+    ],
+)
+def test_a_docstring_that_begins_inverted(text: str, inverted: bool) -> None:
+    assert is_inverted(text) is inverted
 
 
 def test_the_program_prints_a_table_of_another_checkout(checkout: Path) -> None:

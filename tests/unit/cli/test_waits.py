@@ -83,16 +83,13 @@ def test_an_open_breaker_is_named_with_what_is_to_be_mended(stream: Waits) -> No
     assert one["text"].startswith(f"bank {text}. Fix bank; it is called again by itself")
 
 
-def test_a_spent_budget_is_waited_out(stream: Waits) -> None:
-    stream.says(downstreams={"bank": {"state": "closed", "text": "", "calls": 5, "failed": 5, "held": 1}})
-    stream.has(later(stream, reason=f"bank {NO_RETRIES}"))
-    assert [one["for"] for one in stream.waits()] == [WaitKind.BUDGET]
-
-
-def test_a_call_that_is_not_made_now_is_waited_out(stream: Waits) -> None:
-    stream.says(downstreams={"bank": {"state": "closed", "text": "", "calls": 5, "failed": 0, "held": 1}})
-    stream.has(later(stream, reason="bank isn't called now"))
-    assert [one["for"] for one in stream.waits()] == [WaitKind.DOWNSTREAM]
+@pytest.mark.parametrize(
+    ("failed", "reason", "wait"), [(5, NO_RETRIES, WaitKind.BUDGET), (0, "isn't called now", WaitKind.DOWNSTREAM)]
+)
+def test_a_downstream_that_isnt_called_is_waited_out(stream: Waits, failed: int, reason: str, wait: WaitKind) -> None:
+    stream.says(downstreams={"bank": {"state": "closed", "text": "", "calls": 5, "failed": failed, "held": 1}})
+    stream.has(later(stream, reason=f"bank {reason}"))
+    assert [one["for"] for one in stream.waits()] == [wait]
 
 
 def test_an_event_whose_delay_is_not_over_waits_for_no_downstream(stream: Waits) -> None:
