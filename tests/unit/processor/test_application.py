@@ -176,6 +176,14 @@ def running(
     assert not thread.is_alive()
 
 
+def stop_once_running(awaited: ScriptedStream, *streams: ScriptedStream) -> list[bool]:
+    """Runs these streams, or the one that is awaited alone, until that one runs; what the application answers."""
+    with running(*(streams or (awaited,))) as (whole, answers):
+        assert awaited.running.wait(WAIT_S_MAX)
+        whole.stop()
+    return answers
+
+
 def test_where_spark_has_ended_the_process_ends_although_each_stream_would_restart() -> None:
     one, other = ScriptedStream("one", *[ValueError("SparkContext was shut down")] * 1_000), ScriptedStream("other")
     with running(one, other, spark_runs=lambda: one.begun < 3) as (_, answers):
@@ -234,9 +242,7 @@ def test_a_stream_that_ends_gives_its_lease_up(failure: Exception | None) -> Non
 def test_a_stream_keeps_its_lease_from_one_try_to_the_next(failure: Exception, follows: int) -> None:
     """What a person decides of a refused one begins an epoch, which the next try is to follow."""
     stream, well = ScriptedStream("ledger", failure, failure, None), ScriptedStream("well")
-    with running(stream, well) as (whole, _):
-        assert stream.running.wait(WAIT_S_MAX)
-        whole.stop()
+    stop_once_running(stream, stream, well)
     assert (stream.begun, stream.lease.taken, stream.followed) == (3, follows, follows)
     assert stream.lease.given_up == 1
 
@@ -289,19 +295,14 @@ def test_a_stream_that_was_paused_before_its_first_epoch_may_not_follow_the_one_
     """It reads the journal's epoch, and then finds that the lease is another one's."""
     stream = ScriptedStream("ledger")
     stream.lease.renews = [False]
-    with running(stream) as (whole, _):
-        assert stream.running.wait(WAIT_S_MAX)
-        whole.stop()
+    stop_once_running(stream)
     assert (stream.lease.taken, stream.followed, stream.begun) == (2, 2, 1)
 
 
 def test_a_place_of_the_lease_that_cannot_be_reached_is_an_outage_like_any() -> None:
     stream = ScriptedStream("ledger")
     stream.lease.failures = [DOWN, DOWN]
-    with running(stream) as (whole, answers):
-        assert stream.running.wait(WAIT_S_MAX)
-        whole.stop()
-    assert answers == [True]
+    assert stop_once_running(stream) == [True]
     assert stream.reported == [f"outage: StorageDown: {DOWN}"]
 
 
@@ -343,9 +344,7 @@ def test_waits_double_until_a_run_was_steady(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(("has_decided", "tries"), [(False, [1, 2, 3]), (True, [1])])
 def test_the_wait_grows_until_something_was_decided(has_decided: bool, tries: list[int]) -> None:
     stream = ScriptedStream("ledger", DOWN, DOWN, DOWN, None, has_decided=has_decided)
-    with running(stream) as (whole, _):
-        assert stream.running.wait(WAIT_S_MAX)
-        whole.stop()
+    stop_once_running(stream)
     assert list(dict.fromkeys(stream.tries)) == tries
 
 
@@ -353,9 +352,7 @@ def test_the_wait_grows_until_something_was_decided(has_decided: bool, tries: li
 def test_what_says_that_the_stream_goes_on_by_itself_is_gone_on_from_by_itself(failure: Exception) -> None:
     assert "stream continues by itself" in str(failure)
     stream = ScriptedStream("ledger", failure, failure, None)
-    with running(stream) as (whole, answers):
-        assert stream.running.wait(WAIT_S_MAX)
-        whole.stop()
+    answers = stop_once_running(stream)
     assert (answers, stream.begun) == ([True], 3)
 
 
@@ -372,10 +369,7 @@ def test_a_stop_ends_the_wait_for_the_storage_at_once(monkeypatch: pytest.Monkey
 def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_has_decided() -> None:
     refused = StreamRefused("Kafka holds another record; see `payhook recover`")
     stream = ScriptedStream("ledger", *[refused] * 20, None, fails_to_open=True)
-    with running(stream) as (whole, answers):
-        assert stream.running.wait(WAIT_S_MAX)
-        whole.stop()
-    assert answers == [True]
+    assert stop_once_running(stream) == [True]
     assert (stream.begun, stream.reported) == (21, [f"refused: StreamRefused: {refused}"])
     assert stream.released == 20, "no executor is asked for meanwhile"
 
@@ -384,8 +378,5 @@ def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_h
 def test_a_stream_in_an_outage_is_one_that_runs_so_another_ones_failure_ends_nothing() -> None:
     paused = ScriptedStream("paused", *[DOWN] * 200, None)
     sick = ScriptedStream("sick", ValueError("first"), None)
-    with running(paused, sick) as (whole, answers):
-        assert sick.running.wait(WAIT_S_MAX)
-        whole.stop()
-    assert answers == [True]
+    assert stop_once_running(sick, paused, sick) == [True]
     assert sick.reported == ["failed: first", "restarted"]
