@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from cli.place import Place, open_order_producer, open_recorder, this_account
+from cli.acting import open_order_producer, open_recorder, this_account
+from cli.place import Place
 from cli.tables import PrintedTable, print_details
 from console.as_json import to_json_text
 from console.formats import format_span
