@@ -24,7 +24,7 @@ from ledger.maintain.redact import IN_FLIGHT_S_MAX
 from ledger.maintain.retention import list_data_files, vacuum_table
 from ledger.settings import MaintainSettings
 from tests.contract.test_journal_append import made, read, rows
-from tests.unit.journal.rows import STARTS, marks, row
+from tests.unit.journal.rows import STARTS, begin_journal, marks, row
 
 RETENTION = timedelta(hours=1)
 FROZEN = 3 * RETENTION
@@ -143,8 +143,7 @@ def test_rows_whose_entry_was_put_too_late_can_be_read(machine: Machine) -> None
 @pytest.mark.parametrize("where", ["file", "entry"])
 def test_a_journals_writer_that_was_frozen_ends_and_the_next_one_goes_on(tmp_path: Path, where: str) -> None:
     machine = Machine(tmp_path / "journal")
-    writer = JournalWriter.create_or_open(str(machine.path), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(machine.path))
     opened = writer._appender
     assert opened is not None
     opened.log.elapsed_s, opened.log.storage = machine.elapsed_s, Freezing(machine, where)

@@ -16,7 +16,7 @@ from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow
 from journal.table import CONFIGURATION, CONSTRAINTS, DECISION_IS_KNOWN, create_table
 from journal.writer import JournalWriter
-from tests.unit.journal.rows import STARTS, marks, row, row_hash
+from tests.unit.journal.rows import STARTS, begin_journal, marks, row, row_hash
 
 
 @pytest.fixture
@@ -70,8 +70,7 @@ def test_old_code_writes_on_in_a_table_of_newer_code(path: str) -> None:
     create_table(path, "ledger")
     newer = [Field("risk_score", PrimitiveType("long")), Field("channel", PrimitiveType("string"))]
     DeltaTable(path).alter.add_columns(newer)
-    writer = JournalWriter.create_or_open(path, "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(path)
     writer.commit([row(1), row(2)], marks(2), 0)
     table = DeltaTable(path).to_pyarrow_dataset().to_table()
     assert table["risk_score"].null_count == 2

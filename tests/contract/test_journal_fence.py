@@ -29,7 +29,7 @@ from journal.storage import open_storage
 from journal.table import CONFIGURATION, CONSTRAINTS, create_table
 from journal.writer import NOTES_CHARS_MAX, JournalWriter, Tenure
 from tests.object_store.fixtures import EVERYWHERE, place_on
-from tests.unit.journal.rows import STARTS, marks, row
+from tests.unit.journal.rows import STARTS, begin_journal, marks, row
 
 CHECKOUT = Path(__file__).parents[2]
 OTHERS_MIN = 10
@@ -41,12 +41,6 @@ FENCE = AppTransaction("payhook-ledger", 1)
 @pytest.fixture
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return place_on(request, tmp_path)
-
-
-def begun(path: str) -> JournalWriter:
-    writer = JournalWriter.create_or_open(path, "ledger")
-    writer.begin_epoch(STARTS)
-    return writer
 
 
 def appender(writer: JournalWriter) -> Appender:
@@ -84,7 +78,7 @@ def test_one_appender_serves_the_epoch_and_every_commit_after_it(path: str, monk
         return append(one, *given)
 
     monkeypatch.setattr(Appender, "append", noted)
-    writer = begun(path)
+    writer = begin_journal(path)
     for seq in (1, 2):
         writer.commit([row(seq)], marks(seq), 0)
     assert len(appenders) == 3 and all(one is appenders[0] for one in appenders)
@@ -92,9 +86,9 @@ def test_one_appender_serves_the_epoch_and_every_commit_after_it(path: str, monk
 
 def test_the_stale_appender_is_refused_each_time_it_is_tried(path: str) -> None:
     """Below the writer's own memory of having ended."""
-    stale = begun(path)
+    stale = begin_journal(path)
     stale.commit([row(1)], marks(1), 0)
-    fresh = begun(path)
+    fresh = begin_journal(path)
     table = stamp_rows([row(2)], 1, 2)
     for _ in range(3):
         with pytest.raises(Overtaken):
@@ -108,7 +102,7 @@ def test_the_stale_appender_is_refused_each_time_it_is_tried(path: str) -> None:
 
 def test_after_each_commit_the_appender_stands_at_its_own_whatever_others_committed(path: str) -> None:
     """One that moved on to the newest version would have seen a later epoch."""
-    writer = begun(path)
+    writer = begin_journal(path)
     stop, tried = threading.Event(), threading.Semaphore(0)
 
     def maintain() -> None:
@@ -137,9 +131,9 @@ def test_after_each_commit_the_appender_stands_at_its_own_whatever_others_commit
 
 @EVERYWHERE
 def test_a_writer_that_paused_for_longer_than_the_log_is_kept_is_refused(path: str) -> None:
-    stale = begun(path)
+    stale = begin_journal(path)
     stale.commit([row(1)], marks(1), 0)
-    fresh = begun(path)
+    fresh = begin_journal(path)
     fresh.commit([row(2)], marks(2), 0)
     DeltaTable(path).create_checkpoint()
     for version in range(appender(fresh).version):
@@ -189,13 +183,13 @@ def test_starters_that_race_for_a_table_that_is_not_there_yet_make_one(path: str
         list(pool.map(make, range(starters)))
     configuration = DeltaTable(path).metadata().configuration
     assert all(f"delta.constraints.{name}" in configuration for name in CONSTRAINTS)
-    begun(path).commit([row(1)], marks(1), 0)
+    begin_journal(path).commit([row(1)], marks(1), 0)
 
 
 @EVERYWHERE
 def test_an_epoch_is_begun_beside_a_writer_that_goes_on_committing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first tries each read a state that a commit overtakes before they write."""
-    live, other = begun(path), JournalWriter.create_or_open(path, "ledger")
+    live, other = begin_journal(path), JournalWriter.create_or_open(path, "ledger")
     next_epoch, committed = JournalWriter._next_epoch, [0]
 
     def overtaken(
@@ -223,7 +217,7 @@ PAUSED_WRITER = """
 import sys
 from journal.writer import NOTES_CHARS_MAX, JournalWriter
 from tests.object_store.fixtures import EVERYWHERE, place_on
-from tests.unit.journal.rows import STARTS, marks, row
+from tests.unit.journal.rows import begin_journal, STARTS, marks, row
 writer = JournalWriter.create_or_open(sys.argv[1], "ledger")
 writer.begin_epoch(STARTS)
 writer.commit([row(1)], marks(1), 0)
@@ -244,7 +238,7 @@ def test_a_process_that_was_paused_and_wakes_after_its_successors_epoch_is_refus
         assert paused.stdin is not None and paused.stdout is not None
         assert paused.stdout.readline() == "ready\n"
         os.kill(paused.pid, signal.SIGSTOP)
-        successor = begun(path)
+        successor = begin_journal(path)
         os.kill(paused.pid, signal.SIGCONT)
         answers, _ = paused.communicate("go\ngo\n", timeout=60)
     assert answers.split() == ["Fenced", "ready", "Fenced"]
@@ -256,7 +250,7 @@ def test_a_process_that_was_paused_and_wakes_after_its_successors_epoch_is_refus
 
 
 def test_rows_can_be_neither_changed_nor_deleted(path: str) -> None:
-    begun(path).commit([row(1)], marks(1), 0)
+    begin_journal(path).commit([row(1)], marks(1), 0)
     with pytest.raises(DeltaError):
         DeltaTable(path).delete("seq = 1")
     with pytest.raises(DeltaError):
@@ -264,7 +258,7 @@ def test_rows_can_be_neither_changed_nor_deleted(path: str) -> None:
 
 
 def test_a_row_that_breaks_a_constraint_is_refused_and_the_writer_goes_on(path: str) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     wrong = row(1)
     wrong.decision = "delivered"  # type: ignore[assignment]
     with pytest.raises(BatchInvalid):
@@ -276,7 +270,7 @@ def test_a_row_that_breaks_a_constraint_is_refused_and_the_writer_goes_on(path: 
 
 
 def test_a_note_that_is_too_large_or_would_hide_the_journals_own_state_is_refused(path: str) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     for notes in ({"marks": "{}"}, {"Breakers": "{}"}, {"breakers": "x" * (NOTES_CHARS_MAX + 1)}):
         with pytest.raises(BatchInvalid):
             writer.commit([row(1)], marks(1), 0, notes)
@@ -286,7 +280,7 @@ def test_a_note_that_is_too_large_or_would_hide_the_journals_own_state_is_refuse
 
 def test_a_table_whose_maker_died_half_way_is_completed(path: str) -> None:
     DeltaTable.create(path, JOURNAL_SCHEMA, configuration=CONFIGURATION)
-    begun(path)
+    begin_journal(path)
     configuration = DeltaTable(path).metadata().configuration
     assert all(f"delta.constraints.{name}" in configuration for name in CONSTRAINTS)
 
@@ -298,7 +292,7 @@ def test_another_table_in_its_place_is_refused(path: str) -> None:
 
 
 def test_a_failure_that_tells_nothing_ends_the_writer(path: str) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     Path(path, "_delta_log").rename(Path(path, "gone"))
     with pytest.raises(CommitUnknown):
         writer.commit([row(1)], marks(1), 0)
@@ -327,7 +321,7 @@ def test_an_epoch_that_may_or_may_not_have_begun_is_no_sign_of_another_processor
 
 
 def test_the_state_can_be_read_from_the_rows_when_the_log_no_longer_has_it(path: str) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     writer.commit([row(1), row(2)], marks(2), 0)
     writer.commit([row(3)], marks(3), 0)
     reported = JournalReader(path).state()
@@ -340,7 +334,7 @@ def test_the_state_can_be_read_from_the_rows_when_the_log_no_longer_has_it(path:
 
 
 def test_a_state_is_that_of_its_version_and_no_later_one(path: str) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     committed = writer.commit([row(1)], marks(1), 0)
     writer.commit([row(2)], marks(2), 0)
     assert JournalReader(path, committed.version).state().marks == marks(1)

@@ -18,8 +18,7 @@ from journal.errors import BodyMissing, RowsOutOfOrder
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
-from journal.writer import JournalWriter
-from tests.unit.journal.rows import NOW, STARTS, event_count, marks, row, sha
+from tests.unit.journal.rows import NOW, begin_journal, event_count, marks, row, sha
 
 BODY = b"the body"
 
@@ -53,8 +52,7 @@ def bodies(tmp_path: Path) -> BodyStore:
 @pytest.fixture
 def journal(tmp_path: Path) -> str:
     path = str(tmp_path / "journal")
-    writer = JournalWriter.create_or_open(path, "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(path)
     rows = history()
     writer.commit(rows[:3], marks(3), 0)
     writer.commit(rows[3:], marks(6), 0)
@@ -115,8 +113,7 @@ def caught_up(root: Path, journal: str, bodies: BodyStore, epoch: int = 1) -> In
 def test_an_index_of_another_journal_is_made_again(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
     index = caught_up(tmp_path / "index", journal, bodies)
     other = str(tmp_path / "other")
-    writer = JournalWriter.create_or_open(other, "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(other)
     writer.commit([row(1, event_key="adyen:x:CAPTURE:true")], marks(1), 0)
     index.catch_up(JournalReader(other), bodies)
     assert (index.seq, index.open_count(), event_count(index)) == (1, 0, 1)

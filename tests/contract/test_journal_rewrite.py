@@ -25,7 +25,7 @@ from journal.storage import DiskStorage
 from journal.writer import JournalWriter
 from tests.contract.test_journal_append import made, read
 from tests.contract.test_journal_append import rows as numbered
-from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
+from tests.unit.journal.rows import NOW, begin_journal, marks, row, sha
 
 NOW_MS = 1_800_000_000_000
 
@@ -33,12 +33,6 @@ NOW_MS = 1_800_000_000_000
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "journal"
-
-
-def begun(path: Path) -> JournalWriter:
-    writer = JournalWriter.create_or_open(str(path), "ledger")
-    writer.begin_epoch(STARTS)
-    return writer
 
 
 def commit(writer: JournalWriter, *seqs: int) -> None:
@@ -72,7 +66,7 @@ def put_twice(storage: DiskStorage, name: str, data: bytes) -> None:
 
 
 def test_rows_are_the_same_and_files_are_fewer(path: Path) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     for seq in range(1, 9):
         commit(writer, seq)
     rows = [one for chunk in JournalReader(str(path)).rows_after(0) for one in chunk]
@@ -84,7 +78,7 @@ def test_rows_are_the_same_and_files_are_fewer(path: Path) -> None:
 
 
 def test_the_log_says_of_a_new_file_what_an_append_of_its_rows_would(path: Path) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     for seq in range(1, 8):
         commit(writer, seq)
     rewrite(path)
@@ -97,9 +91,9 @@ def test_the_log_says_of_a_new_file_what_an_append_of_its_rows_would(path: Path)
 
 
 def test_the_running_writer_goes_on_and_a_stale_one_stays_refused(path: Path) -> None:
-    stale = begun(path)
+    stale = begin_journal(path)
     commit(stale, 1)
-    live = begun(path)
+    live = begin_journal(path)
     commit(live, 2)
     rewrite(path)
     for _ in range(2):
@@ -113,7 +107,7 @@ def test_the_running_writer_goes_on_and_a_stale_one_stays_refused(path: Path) ->
 
 def test_a_writer_that_commits_all_the_while_loses_nothing(path: Path) -> None:
     """Spark's own commits on a local disk would: they rename onto an entry that was put a moment before."""
-    writer = begun(path)
+    writer = begin_journal(path)
     stop, rewritten = threading.Event(), threading.Semaphore(0)
 
     def maintain() -> None:
@@ -140,7 +134,7 @@ def test_a_writer_that_commits_all_the_while_loses_nothing(path: Path) -> None:
 
 def test_a_night_of_maintenance_alone_leaves_the_state_as_it_was_told(path: Path) -> None:
     """The log's own clean-up takes everything before a checkpoint that is an hour old."""
-    writer = begun(path)
+    writer = begin_journal(path)
     for seq in range(1, 4):
         commit(writer, seq)
     reported = JournalReader(str(path)).state()
@@ -163,7 +157,7 @@ def test_a_night_of_maintenance_alone_leaves_the_state_as_it_was_told(path: Path
 
 
 def test_a_checkpoint_beside_a_quiet_writer_takes_no_entry_from_it(path: Path) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     commit(writer, 1)
     for _ in range(3):
         rewrite(path)
@@ -175,7 +169,7 @@ def test_a_checkpoint_beside_a_quiet_writer_takes_no_entry_from_it(path: Path) -
 
 
 def test_who_was_overtaken_by_another_rewrite_changes_nothing(path: Path) -> None:
-    commit(begun(path), 1, 2)
+    commit(begin_journal(path), 1, 2)
     before = take_snapshot(path, "seq")
     late = Rewriter(before)
     rewrite(path, before)
@@ -188,7 +182,7 @@ def test_who_was_overtaken_by_another_rewrite_changes_nothing(path: Path) -> Non
 
 
 def test_a_change_of_the_table_refuses_a_rewrite(path: Path) -> None:
-    commit(begun(path), 1)
+    commit(begin_journal(path), 1)
     before = take_snapshot(path, "seq")
     rewriter = Rewriter(before)
     DeltaTable(str(path)).alter.add_constraint({"small": "seq < 100"})
@@ -198,7 +192,7 @@ def test_a_change_of_the_table_refuses_a_rewrite(path: Path) -> None:
 
 
 def test_a_rewrite_that_slept_while_the_log_was_cleaned_is_refused(path: Path) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     commit(writer, 1)
     before = take_snapshot(path, "seq")
     rewriter = Rewriter(before)
@@ -216,7 +210,7 @@ def test_a_rewrite_that_slept_while_the_log_was_cleaned_is_refused(path: Path) -
 def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_names(
     path: Path, monkeypatch: pytest.MonkeyPatch, end: type[BaseException]
 ) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     commit(writer, 1)
 
     def put_and_end(storage: DiskStorage, name: str, data: bytes) -> None:
@@ -233,7 +227,7 @@ def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_nam
 
 def test_a_rewrite_whose_success_was_not_reported_keeps_its_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own entry must not look like somebody else's, who removed the files: it names the new ones."""
-    commit(begun(path), 1)
+    commit(begin_journal(path), 1)
     with monkeypatch.context() as patched:
         patched.setattr(DiskStorage, "put_new", put_twice)
         rewrite(path)
@@ -242,7 +236,7 @@ def test_a_rewrite_whose_success_was_not_reported_keeps_its_files(path: Path, mo
 
 
 def test_a_rewrite_that_was_refused_leaves_no_file_behind(path: Path) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     for seq in (1, 2):
         commit(writer, seq)
     before, other = take_snapshot(path, "seq"), take_snapshot(path, "seq")
@@ -255,7 +249,7 @@ def test_a_rewrite_that_was_refused_leaves_no_file_behind(path: Path) -> None:
 
 
 def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     commit(writer, 1)
     before = take_snapshot(path, "seq")
     put_new, seq = DiskStorage.put_new, iter(range(2, 100))
@@ -273,7 +267,7 @@ def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, m
 
 
 def test_an_append_only_table_keeps_every_row(path: Path) -> None:
-    commit(begun(path), 1)
+    commit(begin_journal(path), 1)
     before = take_snapshot(path, "seq")
     with pytest.raises(Overtaken, match="append-only"):
         Rewriter(before).replace_files(before.files, [], NOW_MS, drops_rows=True)
@@ -302,7 +296,7 @@ def test_a_table_that_is_not_plain_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_rewrite_says_that_no_row_changed_and_names_no_application(path: Path) -> None:
     """By an application id it would fence the writer off; a stream that reads the table would take rows twice."""
-    commit(begun(path), 1)
+    commit(begin_journal(path), 1)
     rewrite(path)
     reported = [json.loads(line) for line in entries(path)[-1].read_text("utf-8").splitlines()]
     assert [next(iter(action)) for action in reported] == ["commitInfo", "remove", "add"]

@@ -27,7 +27,7 @@ from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
 from operations.audit_log import AuditEntry, AuditLog, AuditOutcome
 from tests.object_store import ObjectStore, Relay
 from tests.object_store.fixtures import reach
-from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
+from tests.unit.journal.rows import NOW, STARTS, begin_journal, marks, row, sha
 
 pytestmark = pytest.mark.more(reason="on an object store, over a network that loses answers")
 
@@ -52,12 +52,6 @@ def path(folder: str) -> str:
     return f"{folder}/journal/ledger"
 
 
-def begun(path: str, tenure: Tenure | None = None) -> JournalWriter:
-    writer = JournalWriter.create_or_open(path, "ledger", tenure)
-    writer.begin_epoch(STARTS, tenure)
-    return writer
-
-
 def commit(writer: JournalWriter, *seqs: int) -> None:
     writer.commit([row(seq) for seq in seqs], marks(seqs[-1]), 0)
 
@@ -71,7 +65,7 @@ def seqs(path: str) -> list[int]:
 
 @pytest.mark.row("F4")
 def test_a_commit_whose_answer_is_lost_is_there_once(path: str, relay: Relay) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     relay.lose(2)
     commit(writer, 1)
     assert relay.to_be_lost == 0
@@ -84,13 +78,13 @@ def test_a_store_that_stops_answering_ends_the_writer_and_another_goes_on_when_i
 ) -> None:
     """What a stream does that outlasts its storage (`processor.application`)."""
     tenure = Tenure("this process")
-    writer = begun(path, tenure)
+    writer = begin_journal(path, tenure)
     commit(writer, 1)
     relay.cut()
     with pytest.raises(CommitUnknown) as unknown:
         commit(writer, 2)
     with pytest.raises(StorageDown) as down:
-        begun(path, tenure)
+        begin_journal(path, tenure)
     assert unknown.value.kind is down.value.kind is ErrorKind.SBE
     relay.open()
     again = JournalWriter.create_or_open(path, "ledger", tenure)
@@ -105,7 +99,7 @@ def test_a_store_that_stops_answering_ends_the_writer_and_another_goes_on_when_i
 def test_of_two_processors_that_commit_at_once_one_is_fenced_whatever_the_network_loses(
     path: str, relay: Relay
 ) -> None:
-    one, other = begun(path), begun(path)
+    one, other = begin_journal(path), begin_journal(path)
     together = threading.Barrier(2)
 
     def go_on(writer: JournalWriter) -> int | type[Exception]:
@@ -136,7 +130,7 @@ def rewrite(path: str, tmp_path: Path, before: Snapshot, rewriter: Rewriter) -> 
 def test_a_rewrite_that_loses_the_race_steps_over_the_commit_and_takes_the_next_place(
     path: str, relay: Relay, tmp_path: Path
 ) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     for seq in (1, 2):
         commit(writer, seq)
     before = take_snapshot(location_of(path), "seq")
@@ -152,7 +146,7 @@ def test_a_rewrite_that_loses_the_race_steps_over_the_commit_and_takes_the_next_
 
 
 def test_a_rewrite_of_files_that_another_one_replaced_gives_way_and_leaves_nothing(path: str, tmp_path: Path) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     for seq in (1, 2):
         commit(writer, seq)
     before = take_snapshot(location_of(path), "seq")
@@ -167,7 +161,7 @@ def test_a_rewrite_of_files_that_another_one_replaced_gives_way_and_leaves_nothi
 
 def test_of_delta_rs_writers_that_race_none_replaces_anothers_commit(path: str) -> None:
     """What tables are made, checkpointed and reconciled by."""
-    begun(path)
+    begin_journal(path)
     table = f"{path}-other"
     schema = pa.schema([pa.field("n", pa.int64())])
     DeltaTable.create(table, schema)
@@ -187,7 +181,7 @@ def test_of_delta_rs_writers_that_race_none_replaces_anothers_commit(path: str) 
 
 
 def test_bodies_postings_and_receipts_are_written_and_read(folder: str, path: str) -> None:
-    writer, bodies = begun(path), BodyStore(f"{folder}/bodies")
+    writer, bodies = begin_journal(path), BodyStore(f"{folder}/bodies")
     bodies.append([(sha("a"), b"a"), (sha("b"), b"b")])
     commit(writer, 1)
     assert bodies.fetch([sha("b"), sha("c")]) == {sha("b"): b"b"}

@@ -26,7 +26,6 @@ from core.money import Money, MoneyFact, Movement
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from journal.writer import JournalWriter
 from ledger.maintain.redact import AnotherPersonRedacts, RedactionOrder, redact_bodies
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import ORDERED, Redactions
@@ -40,7 +39,7 @@ from tests.dead_letters import DeadLetters, Rejected, ToTheEngine
 from tests.unit.console.listening import ADA, BOB, PASSWORD, Listener
 from tests.unit.console.places import bookings_at, dead_letters
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
-from tests.unit.journal.rows import STARTS, marks, row, sha
+from tests.unit.journal.rows import begin_journal, marks, row, sha
 from tests.unit.processor.fakes import ignored
 from tests.unit.processor.harness import CONTROL
 
@@ -201,8 +200,7 @@ def test_ignored_events_are_no_way_around_it(night: Night) -> None:
 def folder(tmp_path: Path) -> Path:
     """A journal of four applied events."""
     places = Layout(tmp_path).ledger()
-    writer = JournalWriter.create_or_open(str(places.journal), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(places.journal))
     BodyStore(str(places.bodies_table)).append([(sha(f"body {n}"), f"body {n}".encode()) for n in range(4)])
     writer.commit([row(number) for number in range(1, 5)], marks(4), 0)
     return tmp_path

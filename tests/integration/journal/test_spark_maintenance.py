@@ -18,7 +18,7 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.verify.spark_engine import SparkEngine
 from ledger.verify.views import build_journal_sql, build_row_hash_sql
-from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
+from tests.unit.journal.rows import NOW, begin_journal, marks, row, sha
 
 pytestmark = pytest.mark.more(reason="a Spark of its own; tests/contract rewrites the same tables without one")
 
@@ -28,12 +28,6 @@ BATCHES = 6
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "journal")
-
-
-def begun(path: str) -> JournalWriter:
-    writer = JournalWriter.create_or_open(path, "ledger")
-    writer.begin_epoch(STARTS)
-    return writer
 
 
 def commit(writer: JournalWriter, since: int, until: int) -> list[JournalRow]:
@@ -53,7 +47,7 @@ def optimize(spark: SparkSession, path: str) -> None:
 
 def test_a_table_that_spark_compacted_is_read_and_written_on(spark: SparkSession, path: str) -> None:
     """Rows, times and hashes are the same; the live writer doesn't notice."""
-    writer = begun(path)
+    writer = begin_journal(path)
     rows = [one for n in range(BATCHES) for one in commit(writer, 1 + 10 * n, 11 + 10 * n)]
     state = JournalReader(path).state()
     optimize(spark, path)
@@ -77,10 +71,10 @@ def test_a_table_that_spark_compacted_is_read_and_written_on(spark: SparkSession
 
 
 def test_compaction_by_spark_does_not_let_a_stale_writer_through(spark: SparkSession, path: str) -> None:
-    stale = begun(path)
+    stale = begin_journal(path)
     commit(stale, 1, 3)
     commit(stale, 3, 5)
-    fresh = begun(path)
+    fresh = begin_journal(path)
     optimize(spark, path)
     for _ in range(2):
         with pytest.raises(Fenced):
@@ -90,7 +84,7 @@ def test_compaction_by_spark_does_not_let_a_stale_writer_through(spark: SparkSes
 
 
 def test_an_index_is_rebuilt_from_compacted_tables(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    writer = begun(path)
+    writer = begin_journal(path)
     bodies = BodyStore(str(tmp_path / "bodies"))
     rows = []
     for seq in range(1, 9):
@@ -112,7 +106,7 @@ def test_an_index_is_rebuilt_from_compacted_tables(spark: SparkSession, path: st
 
 
 def test_spark_reads_what_delta_rs_wrote_and_the_constraints_hold_for_it_too(spark: SparkSession, path: str) -> None:
-    commit(begun(path), 1, 4)
+    commit(begin_journal(path), 1, 4)
     frame = spark.read.format("delta").load(path)
     assert [one.seq for one in frame.select("seq").orderBy("seq").collect()] == [1, 2, 3]
     with pytest.raises(Exception, match="(?i)constraint|check"):
@@ -123,7 +117,7 @@ def test_spark_reads_what_delta_rs_wrote_and_the_constraints_hold_for_it_too(spa
 
 def test_spark_finds_each_rows_hash_right_before_and_after_the_files_are_joined(spark: SparkSession, path: str) -> None:
     """With and without the columns that rarely have a value."""
-    writer = begun(path)
+    writer = begin_journal(path)
     writer.commit([row(1), row(2)], marks(2), 0)
     writer.commit([row(3, tenant="shop-a", zone="eu")], marks(3), 0)
     for _ in range(2):

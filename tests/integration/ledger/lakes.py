@@ -36,7 +36,7 @@ from ledger.verify import Options, verify
 from ledger.verify.duckdb_engine import duckdb_engine
 from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import KEYS, FakeKafka
-from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
+from tests.unit.journal.rows import TOPIC, begin_journal, marks, row, sha
 
 
 def job(spark: SparkSession, clock: Clock | None = None, *, dry_run: bool = False, **settings: Any) -> MaintenanceJob:
@@ -65,8 +65,7 @@ class Lake:
     @classmethod
     def at_place(cls, lake: Location) -> Lake:
         tables = StreamTables("ledger", lake / "journal" / "ledger", lake / "bodies", lake / "postings")
-        writer = JournalWriter.create_or_open(str(tables.journal), "ledger")
-        writer.begin_epoch(STARTS)
+        writer = begin_journal(str(tables.journal))
         assert tables.postings is not None
         return cls(tables, writer, BodyStore(str(tables.bodies)), PostingsWriter.open(str(tables.postings)))
 

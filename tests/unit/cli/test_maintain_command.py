@@ -15,11 +15,10 @@ from cli.main import main
 from core.decision import Decision
 from core.layout import Layout
 from journal.bodies import BodyStore
-from journal.writer import JournalWriter
 from ledger.maintain.tables import hold_maintenance_lock
 from ledger.rebuild import BookingUnreadable, RebuildResult
 from operations.audit_log import AuditLog
-from tests.unit.journal.rows import STARTS, marks, row, sha
+from tests.unit.journal.rows import begin_journal, marks, row, sha
 
 KEY = "stripe:evt_0:charge.succeeded"
 
@@ -32,8 +31,7 @@ def payhook(folder: Path, *words: str, columns: int = 200) -> Result:
 def folder(tmp_path: Path) -> Path:
     """A journal of two events: the first is applied, the second is dead."""
     places = Layout(tmp_path).ledger()
-    writer = JournalWriter.create_or_open(str(places.journal), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(places.journal))
     BodyStore(str(places.bodies_table)).append([(sha(f"body {n}"), f"body {n}".encode()) for n in range(2)])
     writer.commit([row(1), row(2, decision=Decision.DEAD)], marks(2), 0)
     return tmp_path

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from core.clock import to_micros
 from core.decision import Decision
 from journal.index import Index
 from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow
+from journal.writer import JournalWriter, Tenure
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 TOPIC = "payments.events"
@@ -77,3 +79,10 @@ def _as_text(value: object) -> str:
     if isinstance(value, datetime):
         return str(to_micros(value))
     return str(value)
+
+
+def begin_journal(path: str | Path, tenure: Tenure | None = None) -> JournalWriter:
+    """A journal of the stream ``ledger`` in its next epoch, begun at `STARTS`."""
+    writer = JournalWriter.create_or_open(str(path), "ledger", tenure)
+    writer.begin_epoch(STARTS, tenure)
+    return writer

@@ -25,7 +25,7 @@ from journal.reader import JournalReader
 from journal.start_checks import check_index
 from journal.writer import JournalWriter
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, position_of
-from tests.unit.journal.rows import NOW, STARTS, marks, row
+from tests.unit.journal.rows import NOW, begin_journal, marks, row
 
 
 @dataclass
@@ -88,8 +88,7 @@ def test_two_copies_part_after_the_last_row_that_they_share(same: int, ours: int
 def path(tmp_path: Path) -> Path:
     """A journal of two batches; beside it, the copy of after the first one."""
     path = tmp_path / "journal"
-    writer = JournalWriter.create_or_open(str(path), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(path))
     writer.commit([row(1), row(2, decision=Decision.DEAD)], marks(2), 0)
     shutil.copytree(path, tmp_path / "older")
     writer.commit([row(3), row(4)], marks(4), 0)
@@ -190,8 +189,7 @@ def test_postings_are_made_again_for_a_journal_that_was_restored(
 def test_postings_of_another_journal_give_way_to_those_of_this_one(tmp_path: Path) -> None:
     table, first = str(tmp_path / "postings"), tmp_path / "first"
     for path, amounts in ((first, (5, 6, 7)), (tmp_path / "second", (8,))):
-        writer = JournalWriter.create_or_open(str(path), "ledger")
-        writer.begin_epoch(STARTS)
+        writer = begin_journal(str(path))
         lines = [
             (
                 Posting("provider:stripe:clearing", "debit", Money(one, "EUR")),

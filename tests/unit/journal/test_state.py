@@ -10,8 +10,7 @@ from deltalake import DeltaTable
 
 from journal.errors import BatchInvalid, JournalBroken
 from journal.state import Marks, check_movement, commits_of, marks_from_json, marks_to_json, with_starts
-from journal.writer import JournalWriter
-from tests.unit.journal.rows import STARTS, marks, row
+from tests.unit.journal.rows import begin_journal, marks, row
 
 BEFORE: Marks = {"a": {0: 5, 1: 0}, "b": {0: 2}}
 
@@ -67,8 +66,7 @@ def test_anything_else_is_refused(rows: list[object], after: Marks) -> None:
 def journal(tmp_path: Path) -> str:
     """Seven commits of two rows: batches 1, 3, 5 … 13; a compaction after the third."""
     path = str(tmp_path / "journal")
-    writer = JournalWriter.create_or_open(path, "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(path)
     for seq in range(1, 15, 2):
         writer.commit([row(seq), row(seq + 1)], marks(seq + 1), 0)
         if seq == 5:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.writer import JournalWriter
 from load.latency import first_decisions, percentile, seconds_to_decide
-from tests.unit.journal.rows import NOW, STARTS, TOPIC, marks, row
+from tests.unit.journal.rows import NOW, TOPIC, begin_journal, marks, row
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.5, 5.0), (0.9, 9.0), (0.99, 10.0), (1.0, 10.0)])
@@ -22,8 +21,7 @@ def test_nothing_has_no_percentile():
 
 
 def test_the_seconds_alone_are_those_of_the_decisions(tmp_path: Path):
-    writer = JournalWriter.create_or_open(str(tmp_path / "journal"), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(tmp_path / "journal"))
     for seq in range(1, 7):
         received_at = None if seq == 3 else NOW - timedelta(seconds=seq)
         writer.commit([row(seq, received_at=received_at)], marks(seq), 0)

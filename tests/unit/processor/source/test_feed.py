@@ -28,7 +28,7 @@ from processor.source import journal_source
 from processor.source.feed import FeedRecords, OwnFeed
 from processor.source.journal_source import FirstNamed, JournalSource
 from processor.source.records import RECORD_SCHEMA, KafkaRecord, read_table
-from tests.unit.journal.rows import NOW, STARTS, marks, row
+from tests.unit.journal.rows import NOW, begin_journal, marks, row
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.history.logs import MemoryLog
 from tests.unit.processor.ordering import last, order
@@ -144,8 +144,7 @@ def test_a_mark_over_seqs_goes_with_the_last_of_them(offsets: list[int], until: 
 def journal(tmp_path: Path) -> Path:
     """Twelve rows in four commits; every third one wasn't applied."""
     path = tmp_path / "journal"
-    writer = JournalWriter.create_or_open(str(path), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(path))
     for first in (1, 4, 7, 10):
         rows = [row(seq, mode="live") for seq in range(first, first + 3)]
         rows[2].decision = Decision.IGNORED
@@ -197,8 +196,7 @@ def test_the_backlog_is_what_was_applied_since_the_slowest_mark_in_seq_order(jou
 
 
 def test_what_took_a_booking_back_is_a_record_and_the_command_that_ordered_it_is_not(journal: Path) -> None:
-    writer = JournalWriter.create_or_open(str(journal), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(journal))
     command = row(13, mode="live", decision=Decision.REVERSED)
     entry = row(14, item_seq=11, first=False, mode="live", decision=Decision.REVERSED)
     writer.commit([command, entry], marks(13), 0)
@@ -292,8 +290,7 @@ def test_a_journal_that_holds_what_was_read_of_it_is_gone_on_with(journal: Path,
 
 def test_a_journal_that_ends_before_a_mark_is_refused(journal: Path, tmp_path: Path) -> None:
     shutil.copytree(journal, tmp_path / "older")
-    writer = JournalWriter.create_or_open(str(journal), "ledger")
-    writer.begin_epoch(STARTS)
+    writer = begin_journal(str(journal))
     writer.commit([row(seq, mode="live") for seq in (13, 14)], marks(14), 0)
     notify(tmp_path / "notify", journal, 13, 14)
     with pytest.raises(HistoryRefused, match="offset 15 is next, the journal ends before 13"):
@@ -314,8 +311,7 @@ def test_a_journal_that_went_back_and_grew_past_the_mark_is_refused_and_it_is_kn
     older = tmp_path / "older"
     shutil.copytree(journal, older)
     for path, at in ((journal, NOW), (older, NOW + timedelta(minutes=1))):
-        writer = JournalWriter.create_or_open(str(path), "ledger")
-        writer.begin_epoch(STARTS)
+        writer = begin_journal(str(path))
         writer.commit([row(seq, mode="live", decided_at=at) for seq in range(13, 18)], marks(17), 0)
     notify(tmp_path / "notify", journal, 10, 11, 13, 14)
     subject, reader = source(older, "shop"), JournalReader(str(tmp_path / "notify"))
