@@ -140,19 +140,25 @@ def test_a_body_that_trickles_in_chunks_is_given_up(hasty: ReceiverUnderTest, se
         assert refused(wire) == (408, "too_slow")
 
 
-def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(
-    receiver: ReceiverUnderTest, servers: Servers
+TOO_LARGE = {
+    **{
+        f"a length of {length.decode()}": [head(b"Content-Length: " + length)]
+        for length in (b"%d" % (MIB + 1), b"9" * 15, b"0" * 30 + b"9" * 15, b"18446744073709551615")
+    },
+    "without end": [head(b"Transfer-Encoding: chunked"), *[chunk(b"x" * 0x10000)] * 16, chunk(b"x")],
+    "a chunk without end": [head(b"Transfer-Encoding: chunked") + b"FFFFFFFFFFFF\r\n", *[b"x" * 0x10000] * 17],
+}
+"""Bodies by their pieces."""
+
+
+@pytest.mark.parametrize("pieces", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_body_that_is_too_large_is_refused_before_it_comes_or_while_it_streams(
+    receiver: ReceiverUnderTest, servers: Servers, pieces: list[bytes]
 ) -> None:
     with servers.publishing(0), receiver.wire() as wire:
-        wire.send(head(b"Content-Length: %d" % (MIB + 1)))
+        wire.send(*pieces)
         assert refused(wire) == (413, "too_large")
-
-
-@pytest.mark.parametrize("length", [b"9" * 15, b"0" * 30 + b"9" * 15, b"18446744073709551615"])
-def test_no_length_is_too_long_to_be_read(receiver: ReceiverUnderTest, length: bytes) -> None:
-    with receiver.wire() as wire:
-        wire.send(head(b"Content-Length: " + length))
-        assert refused(wire) == (413, "too_large")
+        assert wire.is_closed()
 
 
 @pytest.mark.parametrize("sent", [b"", b"x" * 100_000], ids=["patient", "impatient"])
@@ -173,22 +179,6 @@ def test_who_asks_before_sending_is_reported_to_go_on(receiver: ReceiverUnderTes
         assert statuses(wire, 1) == [100]
         wire.send(body)
         assert statuses(wire, 1) == [200]
-
-
-def test_a_body_without_end_is_refused_at_the_limit_while_it_streams(
-    receiver: ReceiverUnderTest, servers: Servers
-) -> None:
-    with servers.publishing(0), receiver.wire() as wire:
-        wire.send(head(b"Transfer-Encoding: chunked"), *[chunk(b"x" * 0x10000)] * 16, chunk(b"x"))
-        assert refused(wire) == (413, "too_large")
-        assert wire.is_closed()
-
-
-@ANOTHER_WAY
-def test_a_chunk_without_end_is_refused_at_the_limit_too(receiver: ReceiverUnderTest, servers: Servers) -> None:
-    with servers.publishing(0), receiver.wire() as wire:
-        wire.send(head(b"Transfer-Encoding: chunked") + b"FFFFFFFFFFFF\r\n", *[b"x" * 0x10000] * 17)
-        assert refused(wire) == (413, "too_large")
 
 
 @ANOTHER_WAY
