@@ -46,14 +46,3 @@ def test_what_fires_is_told_with_what_its_last_notice_said_over_a_restart(tmp_pa
     assert first.id == "dlq_escalation/ledger/2026-01-31T12:00:00.000000Z"
     clock.advance(61)
     assert not read_standing(file, SETTINGS, clock).looks
-
-
-def test_alerts_of_a_file_of_an_earlier_version_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "alerts.json"
-    file.write_text(
-        '{"version": 1, "at": "2026-01-31T12:00:00Z", "waiting": {}, "problems": {}, "values": {}, "alerts": [{"rule":'
-        ' "disk", "subject": "lake", "state": "firing", "since": "2026-01-31T11:00:00Z", "value": 0.95, "name": "n",'
-        ' "text": "full", "number": 1, "sent_at": null, "clear_since": null, "unknown": false}]}'
-    )
-    (alert,) = read_standing(file, SETTINGS, ManualClock(AT)).firing
-    assert (alert.text, alert.cause, alert.count) == ("full", "", None)

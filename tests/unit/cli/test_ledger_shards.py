@@ -51,7 +51,7 @@ def divided(tmp_path: Path) -> DividedLedger:
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SentTo:
     kafka = SentTo()
-    monkeypatch.setattr("cli.place.open_producer", lambda *_: kafka)
+    monkeypatch.setattr("cli.acting.open_producer", lambda *_: kafka)
     monkeypatch.setattr(Place, "kafka", lambda _place: KafkaSettings())
     make_key(Layout(tmp_path / "data").record_keys)
     return kafka

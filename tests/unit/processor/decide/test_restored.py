@@ -152,16 +152,3 @@ def test_of_several_targets_only_the_one_that_is_another_row_is_refused(engine: 
         "look again"
     )
     assert (engine.decisions(same), engine.decisions(other)) == (["dead", "purged"], ["dead"])
-
-
-def test_an_order_of_older_code_names_no_row_and_is_refused(engine: Engine) -> None:
-    key = fails(engine, "evt_2")
-    engine.send(
-        CONTROL,
-        b'{"action":"purge","actor":"ada","at":"2026-01-31T12:00:00Z","command_id":"c1","reason":"garbage",'
-        b'"stream":"ledger","targets":[[2,2]]}',
-        [],
-    )
-    control = decided(engine)
-    assert control.error_class == "CommandInvalid" and "list the items again" in str(control.error_message)
-    assert engine.decisions(key) == ["dead"]
