@@ -302,7 +302,7 @@ def form_of(page: httpx2.Response) -> str:
 
 def test_no_variable_says_who_runs_a_command() -> None:
     said = subprocess.run(
-        [sys.executable, "-c", "from cli.place import this_account; print(this_account())"],
+        [sys.executable, "-c", "from cli.acting import this_account; print(this_account())"],
         env={**os.environ, **dict.fromkeys(["LOGNAME", "USER", "LNAME", "USERNAME"], "bob")},
         capture_output=True,
         text=True,
