@@ -31,6 +31,8 @@ class RefusalReason(StrEnum):
     """There is no key of its own that could be freed."""
     CLAIM_KEPT = "claim_kept"
     """The receivers' claim on its key couldn't be freed."""
+    OTHERS_UNPUBLISHED = "others_unpublished"
+    """Kafka didn't take the other events that its body tells by now."""
     WORN_OUT = "worn_out"
     """It died after each of `dlq.replays_max` replays."""
     NOT_WHOLE = "not_whole"
@@ -66,6 +68,8 @@ _SENTENCES: Mapping[RefusalReason, str] = {
     "key, release that one",
     RefusalReason.CLAIM_KEPT: "Redis didn't free the key of item {item} ({problem}): nothing is released; release "
     "it again",
+    RefusalReason.OTHERS_UNPUBLISHED: "Kafka didn't take what else the body of item {item} tells ({problem}): nothing "
+    "is replayed; replay it again",
     RefusalReason.WORN_OUT: "item {item} was replayed {replays} times and died each time: fix its cause, then "
     "replay it with force",
     RefusalReason.NOT_WHOLE: "item {item} goes with its followers: {because}",

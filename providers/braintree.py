@@ -54,7 +54,7 @@ import secrets as random_secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 from xml.etree.ElementTree import Element
 
 from core.errors import Unparseable
@@ -113,6 +113,9 @@ class BraintreeAdapter(BaseAdapter[Element]):
     def events(self, request: Request, mode: Mode) -> list[Event]:
         body = _decode_notification(request.body)
         return self.read(Delivered(self.parsed(body), request, mode), body)
+
+    def request_of(self, item: bytes, mode: Mode) -> bytes:  # noqa: ARG002 - the notification says nothing of it
+        return urlencode({"bt_payload": base64.b64encode(item)}).encode()
 
     def parsed(self, body: bytes) -> Element:
         root = xml.parse_xml(body)

@@ -367,7 +367,7 @@ class EndpointsAdapter(Adapter, Protocol):
 
 @runtime_checkable
 class SplittingAdapter(Adapter, Protocol):
-    """An adapter whose requests hold several events, each of which keeps the bytes of its own item."""
+    """An adapter whose events keep less than a request's body: the bytes of their own item, or of what a form holds."""
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:
-        """Builds the body of a request that holds only that item, its bytes as they are."""
+        """Builds the body of a request that holds only that item, its bytes as they are; signed by nobody."""

@@ -49,7 +49,7 @@ def reread_events(
 
 
 def _list_request_bodies(adapter: Adapter, body: bytes, mode: Mode) -> Iterator[bytes]:
-    """Yields the body as it came, then as the only item of a request."""
+    """Yields the body as it is kept, then as the only item of a request."""
     yield body
     if isinstance(adapter, SplittingAdapter):
         yield adapter.request_of(body, mode)

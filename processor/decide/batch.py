@@ -278,7 +278,9 @@ class Batches:
         if not arrivals.commands and not turns:
             return number_rows(decided, [], [], state.next_seq, now)
         history = state.history(self._rules.control_topic).of_row()
-        orders = BatchCommands(self._known, self._rules, state.lineage, history, now, self._runs, decided)
+        orders = BatchCommands(
+            self._known, self._rules, state.lineage, history, now, self._runs, decided, self._rereads
+        )
         for record, seq in arrivals.commands:
             orders.decide(record, seq + moved_by)
         orders.run_portions(turns)

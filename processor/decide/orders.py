@@ -36,7 +36,7 @@ from operations.refusals import ItemRefusal, RefusalReason, older_than_restore
 from processor.decide.admit import BatchLookups
 from processor.decide.arrivals import make_first_row
 from processor.decide.item import BatchItem, dead_letter_item, park_item, reopen_item, settle_item
-from processor.decide.rereads import Accepted, find_ignored_events, rename_accepted
+from processor.decide.rereads import Accepted, Rereads, find_ignored_events, rename_accepted
 from processor.decide.runs import RunScheduler, RunShare
 from processor.decide.two_people import Entries, OnePerson, Reversals, format_reason
 from processor.errors.classify import Failure, catch_event_error
@@ -73,6 +73,7 @@ class BatchCommands:
     now: datetime
     runs: RunScheduler
     batch: Sequence[BatchItem]
+    rereads: Rereads
     commands: list[BatchItem] = field(default_factory=list)
     rows: list[BatchItem] = field(default_factory=list)
     _meanwhile: ChangesSoFar = field(init=False)
@@ -239,7 +240,7 @@ class BatchCommands:
                 ItemRefusal(RefusalReason.SECOND_PERSON, event.item.row.item_seq, alone) for event in accepted
             ]
             return False
-        if accepted and decision is Decision.RELEASED and (kept := self._free_claims(accepted)):
+        if accepted and (kept := self._prepare(accepted, decision)):
             control.refusals, accepted = [*kept, *control.refusals], []
         row.decision = decision if accepted else Decision.IGNORED
         proposal, done = command.proposal, "accepted" if command.action == REPLAY else decision.value
@@ -250,15 +251,21 @@ class BatchCommands:
         self.rows += [act(event, control, command, self.now + at * interval) for at, event in enumerate(accepted)]
         return True
 
-    def _free_claims(self, accepted: Sequence[Accepted]) -> list[ItemRefusal]:
-        """Frees the receivers' claims before anything is committed; returns a refusal for each event where it can't.
+    def _prepare(self, accepted: Sequence[Accepted], decision: Decision) -> list[ItemRefusal]:
+        """Frees the receivers' claims, or publishes what else replayed events tell, before anything is committed.
 
-        A copy that comes in between is decided by the journal.
+        What comes of it in between, or twice after a crash, is decided by the journal.
+
+        :returns: a refusal for each event where that can't be done
         """
-        rows = [event.item.row for event in accepted]
-        problem = self.known.free_claims([row.event_key for row in rows if row.event_key is not None])
+        rows, problem, reason = [event.item.row for event in accepted], None, RefusalReason.CLAIM_KEPT
+        if decision is Decision.RELEASED:
+            problem = self.known.free_claims([row.event_key for row in rows if row.event_key is not None])
+        elif decision is Decision.REPLAYED:
+            reason = RefusalReason.OTHERS_UNPUBLISHED
+            problem = self.rereads.publish_others(self.known.index, (event.item for event in accepted), self.now)
         about = {"problem": problem}
-        return [] if problem is None else [ItemRefusal(RefusalReason.CLAIM_KEPT, row.item_seq, about) for row in rows]
+        return [] if problem is None else [ItemRefusal(reason, row.item_seq, about) for row in rows]
 
     def _replay_item(self, event: Accepted, control: BatchItem, command: Command, due_at: datetime) -> BatchItem:
         item = reopen_item(event.item)

@@ -1,4 +1,5 @@
 """Reads a replayed event again by its adapter as it is now: an event gets its names, what poison holds is published.
+So is what a passed-over event tells besides: nobody knew of its fees while nobody knew its type.
 
 Its receiver may have run another version, or the adapter didn't know its type yet. A fact that was named otherwise was
 never looked up, so it could be booked twice.
@@ -14,9 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias, cast
 
-from core.decision import Decision
+from core.decision import WITHOUT_EFFECT, Decision
 from core.errors import Unparseable
 from core.event import POISON_TYPE, Dedupe, Event, Headers, Mode, from_record, quote_text, to_headers
+from journal.index import Index
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
@@ -41,7 +43,8 @@ KEYS_SHOWN_MAX = 5
 PER_BATCH_MAX = 500
 """Events that arrive meanwhile wait for the batch: what is beyond is read in the next one."""
 REREAD_OF = "reread_of"
-"""Header of an event that was poison: the stream and the item, such as ``ledger/1041``."""
+"""Header of an event that was poison, or was told by one that was passed over: the stream and that item, such as
+``ledger/1041``."""
 
 Outgoing: TypeAlias = tuple[Event, Headers]
 
@@ -87,6 +90,30 @@ class Rereads:
             else:
                 settle_item(item, Decision.RESOLVED, _describe_published(events))
 
+    def publish_others(self, index: Index, items: Iterable[OpenItem], now: datetime) -> str | None:
+        """Publishes the other events of what was ignored or unknown, as far as the journal has none of them.
+
+        :returns: why Kafka didn't take them; then some may be there all the same
+        """
+        if self.republish is None:
+            return None
+        outgoing = [
+            event for item in items if item.row.decision in WITHOUT_EFFECT for event in self._list_others(item, now)
+        ]
+        known = index.known_events([event.event_key for event, _ in outgoing])
+        missing = [event for event, decided in zip(outgoing, known, strict=True) if decided is None]
+        return self.republish(missing) if missing else None
+
+    def _list_others(self, item: OpenItem, now: datetime) -> list[Outgoing]:
+        row, adapter = item.row, self.adapters.get(item.row.provider or "")
+        if adapter is None or not item.body:
+            return []
+        events = catch_event_error(reread_events, adapter, item.body, cast(Mode, row.mode), row.tenant, row.zone)
+        if isinstance(events, Failure) or row.event_key not in {event.event_key for event in events}:
+            return []  # it can't be read, or only under another name
+        others = [event for event in events if event.event_key != row.event_key]
+        return [(event, self._make_headers(row, row.item_seq, event, now)) for event in others]
+
     def _put_back(self, item: BatchItem, now: datetime) -> None:
         if self.put_back is None:
             dead_letter_item(
@@ -95,7 +122,7 @@ class Rereads:
                 blocking=False,
             )
             return
-        problem = catch_event_error(self.put_back, item.row, (REREAD_OF, self._name(item)))
+        problem = catch_event_error(self.put_back, item.row, (REREAD_OF, self._name(item.seq)))
         if isinstance(problem, Failure):
             dead_letter_item(item, problem, blocking=False)
         elif problem is not None:
@@ -105,8 +132,8 @@ class Rereads:
                 item, Decision.RESOLVED, f"published again at the end of {item.row.topic}: its copy is decided there"
             )
 
-    def _name(self, item: BatchItem) -> bytes:
-        return quote_text(f"{self.stream}/{item.seq}").encode()
+    def _name(self, item_seq: int) -> bytes:
+        return quote_text(f"{self.stream}/{item_seq}").encode()
 
     def _prepare_events(self, item: BatchItem, now: datetime) -> list[Outgoing] | Failure:
         try:
@@ -114,7 +141,7 @@ class Rereads:
         except Unparseable as unreadable:
             message = clean_text(unreadable.problem, MESSAGE_CHARS_MAX)
             return replace(make_event_failure(unreadable), error_class=POISON_CLASS, message=message)
-        outgoing = [(event, self._headers(item, event, now)) for event in events]
+        outgoing = [(event, self._make_headers(item.row, item.seq, event, now)) for event in events]
         for event, headers in outgoing:
             from_record(event.body, headers)
         return outgoing
@@ -128,9 +155,9 @@ class Rereads:
             raise Unparseable(f"there is no adapter for {row.provider}")
         return reread_events(adapter, item.body, cast(Mode, row.mode), row.tenant, row.zone)
 
-    def _headers(self, item: BatchItem, event: Event, now: datetime) -> Headers:
-        headers = to_headers(event, item.row.received_at or now, Dedupe.DEFERRED)
-        return [*headers, (REREAD_OF, self._name(item))]
+    def _make_headers(self, row: JournalRow, item_seq: int, event: Event, now: datetime) -> Headers:
+        headers = to_headers(event, row.received_at or now, Dedupe.DEFERRED)
+        return [*headers, (REREAD_OF, self._name(item_seq))]
 
 
 def _describe_published(events: Sequence[Outgoing]) -> str:

@@ -12,6 +12,8 @@ from load.samples.sender import NOW, Sample
 from providers import Request
 from providers.reread import reread_events
 from tests.contract.adapter_cases import CASES
+from tests.unit.providers.samples.table import UNSAID, Webhook, request_of
+from tests.unit.providers.test_sample_tables import WEBHOOKS, adapter_of
 
 BY_BODY = [case for case in CASES.values() if case.name not in ("standardwebhooks", "mollieclassic")]
 """Those that name an event by its body alone."""
@@ -36,6 +38,17 @@ def test_one_item_of_a_request_is_read_again_by_itself(name: str) -> None:
     assert body is not None
     whole = case.adapter().events(Request(body, ()), "live")
     assert [reread_events(case.adapter(), event.body, "live") for event in whole] == [[event] for event in whole]
+
+
+TELLING_FEES = [row for row in WEBHOOKS if row.values[1].fees not in (UNSAID, ()) and row.values[0] != "mollieclassic"]
+
+
+@pytest.mark.parametrize(("provider", "row"), TELLING_FEES)
+def test_the_fees_are_told_by_what_is_kept_of_the_webhook(provider: str, row: Webhook) -> None:
+    adapter = adapter_of(provider, row.settings)
+    told = adapter.events(request_of(row.body), row.endpoint)
+    again = reread_events(adapter, told[0].body, told[0].mode)
+    assert [event for event in told if event.body == told[0].body] == again
 
 
 class Broken:

@@ -15,10 +15,12 @@ from journal.schema import JournalRow
 from load.samples.stripe import stripe_event
 from providers import Request
 from providers.settings import ProvidersSettings
+from providers.square import SquareAdapter
 from providers.stripe import StripeAdapter
-from tests.unit.processor.fakes import Stuck, ignored, unknown
+from tests.unit.processor.fakes import Crash, Stuck, ignored, unknown
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 from tests.unit.processor.ordering import command, decided, last, order, target
+from tests.unit.providers.samples.square import with_fees
 
 BODY = stripe_event(
     "evt_1",
@@ -367,3 +369,84 @@ def test_one_at_a_time_at_a_rate(engine: Engine) -> None:
     assert due == [engine.clock.now() + timedelta(seconds=2 * number) for number in range(3)]
     engine.advance(2)
     assert [last(engine, key).decision.value for key in keys] == ["applied", "applied", "replayed"]
+
+
+SQUARE = SquareAdapter(ProvidersSettings())
+PAYMENT = with_fees(290, 30)
+TOLD = SQUARE.events(Request(PAYMENT, ()), "live")
+"""A payment, its fee, and what was added to that."""
+
+
+class EarlierSquare(SquareAdapter):
+    """Knows nothing of the payment's state, so that it tells of no fees."""
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        return super().events(request, mode)[:1]
+
+
+@pytest.fixture
+def unknown_payment(engine: Engine) -> str:
+    engine.adapters["square"] = EarlierSquare(ProvidersSettings())
+    payment, *fees = TOLD
+    assert len(fees) == 2
+    engine.handler.script[payment.event_key] = unknown
+    named = replace(payment, fact_key=None, fact_sha256=None)
+    engine.send(EVENTS, PAYMENT, to_headers(named, NOW, Dedupe.CLAIMED))
+    engine.batch()
+    engine.adapters["square"] = SQUARE
+    knows(engine)
+    return payment.event_key
+
+
+def decisions_of_told(engine: Engine) -> list[list[str]]:
+    return [engine.decisions(event.event_key) for event in TOLD]
+
+
+def test_fees_that_nobody_knew_of_come_in_with_the_replay(engine: Engine, unknown_payment: str) -> None:
+    order(engine, "replay", unknown_payment)
+    engine.advance(0)
+    engine.batch()
+    assert decisions_of_told(engine) == [["unknown", "replayed", "applied"], ["applied"], ["applied"]]
+    fee = last(engine, TOLD[1].event_key)
+    assert f'"reread_of":"ledger/{last(engine, unknown_payment).item_seq}"' in str(fee.headers)
+    assert (fee.entity_key, fee.received_at) == (TOLD[1].entity_key, NOW)
+
+
+def test_fees_that_came_in_already_are_left_alone(engine: Engine, unknown_payment: str) -> None:
+    engine.send(EVENTS, PAYMENT, to_headers(TOLD[2], NOW, Dedupe.CLAIMED))
+    engine.batch()
+    order(engine, "replay", unknown_payment)
+    engine.advance(0)
+    engine.batch()
+    assert decisions_of_told(engine) == [["unknown", "replayed", "applied"], ["applied"], ["applied"]]
+
+
+def test_where_kafka_takes_no_fees_nothing_is_replayed(engine: Engine, unknown_payment: str) -> None:
+    engine.kafka_is_down = "no answer"
+    refused = order(engine, "replay", unknown_payment)
+    assert (refused.decision, refused.reason) == (
+        Decision.IGNORED,
+        "0 of 1 accepted; refused: Kafka didn't take what else the body of item 1 tells (no answer): nothing is "
+        "replayed; replay it again",
+    )
+    engine.kafka_is_down = ""
+    order(engine, "replay", unknown_payment)
+    engine.advance(0)
+    engine.batch()
+    assert decisions_of_told(engine) == [["unknown", "replayed", "applied"], ["applied"], ["applied"]]
+
+
+@pytest.mark.parametrize(("crash", "again"), [("before", ["duplicate"]), ("after", [])])
+def test_a_crash_behind_the_fees_books_them_once(
+    engine: Engine, unknown_payment: str, crash: str, again: list[str]
+) -> None:
+    command(engine, "replay", target(engine, unknown_payment))
+    engine.journal.crash = crash
+    with pytest.raises(Crash):
+        engine.batch()
+    engine.arrive()
+    engine.start(keeps_index=True)
+    for _ in range(3):
+        engine.advance(0)
+        engine.batch()
+    assert decisions_of_told(engine) == [["unknown", "replayed", "applied"], *[["applied", *again]] * 2]
