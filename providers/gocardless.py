@@ -16,7 +16,8 @@ happened to it is the event's own word:
   back where the API lists a confirmation before it, and moves nothing else. Of one that had been paid out already,
   ``late_failure_settled`` tells once more. What a payment brings that is tried again after that isn't known by its
   next confirmation: it would be the same one.
-- A chargeback takes the money when it is settled, and one that is cancelled gives it back, under the payment's id.
+- A chargeback takes the money when it is settled, and one that is cancelled gives it back, each under its event's id:
+  after a cancelled one the bank may charge the payment back again. What is given back is of the payment.
 - A refund under its ``RF`` id when it is settled; one whose funds are returned gives them back.
 - A payout of a merchant under its ``PO`` id when it is paid. It is net of fees: its ``deducted_fees`` ("Fees that have
   already been deducted from the payout amount", less those given back) are a movement of their own
@@ -107,6 +108,8 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "refunds.funds_returned": Movement.REFUND_FAILED,
     "payouts.paid": Movement.PAYOUT_PAID,
 }
+_CHARGEBACKS = frozenset({"payments.chargeback_settled", "payments.chargeback_cancelled"})
+"""Of one payment there may be several; no other event tells of them."""
 _CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{20,250}")
 EVENT_TYPES = EventTypes(
     books=frozenset(_MOVEMENTS) | {RETRIED},
@@ -284,14 +287,15 @@ class GoCardlessAdapter(JsonAdapter):
         payout_type = resource.get("payout_type", MERCHANT)
         if payout_type != MERCHANT:
             raise MovementUnknown("payout_type", payout_type)
+        event, resource_id = find_event(document), text(resource, "id")
         return moved(
             NAME,
             _MOVEMENTS[event_type],
-            text(resource, "id"),
+            text(event, "id") if event_type in _CHARGEBACKS else resource_id,
             money_of(resource.get("amount"), resource.get("currency")),
-            account=_find_account(find_event(document)),
+            account=_find_account(event),
             payment=_find_entity(document),
-            paired=True,
+            pair=resource_id,
         )
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:

@@ -35,8 +35,8 @@ PAYMENT, REFUND, PAYOUT = (
 BOOKED = {
     "payments.confirmed": (PAYMENT, "PM1:capture 1000 GBP of PM1"),
     "payments.late_failure_settled": (PAYMENT, "PM1:capture_failed 1000 GBP of PM1"),
-    "payments.chargeback_settled": (PAYMENT, "PM1:dispute_opened 1000 GBP of PM1"),
-    "payments.chargeback_cancelled": (PAYMENT, "PM1:dispute_won 1000 GBP of PM1"),
+    "payments.chargeback_settled": (PAYMENT, "EV1:dispute_opened 1000 GBP of PM1"),
+    "payments.chargeback_cancelled": (PAYMENT, "EV1:dispute_won 1000 GBP of PM1"),
     "refunds.refund_settled": (REFUND, "RF1:refund 400 GBP of PM1"),
     "refunds.funds_returned": (REFUND, "RF1:refund_failed 400 GBP of PM1"),
     "payouts.paid": (PAYOUT, "PO1:payout_paid 9900 GBP"),
@@ -69,10 +69,10 @@ BODY = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW)
 OF_PARTNER = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW, organisation="OR1")
 
 
-def about(event_type: str, links: dict[str, str], amount_minor: int | None = None) -> bytes:
+def about(event_type: str, links: dict[str, str], amount_minor: int | None = None, event_id: str = "EV1") -> bytes:
     """A batch of one event; with an amount, which no event of GoCardless's has."""
     resource_type, _, action = event_type.partition(".")
-    body = batch([GoCardlessEvent("EV1", resource_type, action, links, NOW)])
+    body = batch([GoCardlessEvent(event_id, resource_type, action, links, NOW)])
     if amount_minor is None:
         return body
     document = json.loads(body)
@@ -84,11 +84,11 @@ def answer(path: str, **changed: Any) -> bytes:
     return json.dumps({path.partition("/")[0]: RESOURCES[path] | changed}).encode()
 
 
-def followed(event_type: str, links: dict[str, str] | None = None, **changed: Any) -> Request:
+def followed(event_type: str, links: dict[str, str] | None = None, event_id: str = "EV1", **changed: Any) -> Request:
     """A batch of one event, and what the API tells of what it points to."""
     links = links or BOOKED[event_type][0]
     views = {f"{API}/{path}": answer(path, **changed) for path in RESOURCES}
-    return Request(about(event_type, links), [], views=views)
+    return Request(about(event_type, links, event_id=event_id), [], views=views)
 
 
 def failed(*confirmed_h: int, action: str = "failed") -> Request:
@@ -326,6 +326,17 @@ SEQUENCES = [
         "a chargeback that is cancelled",
         [followed(f"payments.{one}") for one in ("confirmed", "chargeback_settled", "chargeback_cancelled")],
         {"clearing": 1000},
+    ),
+    MoneySequence(
+        "a chargeback that comes again after it was cancelled",
+        [
+            followed("payments.confirmed"),
+            *(
+                followed(f"payments.chargeback_{action}", event_id=event_id)
+                for event_id, action in (("EV1", "settled"), ("EV2", "cancelled"), ("EV3", "settled"))
+            ),
+        ],
+        {"disputes": 1000},
     ),
     MoneySequence(
         "a refund that comes back",
