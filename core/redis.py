@@ -17,6 +17,8 @@ import redis
 import redis.asyncio
 import redis.asyncio.retry
 import redis.retry
+from redis._parsers.commands import AsyncCommandsParser
+from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import ConnectionPool, SSLConnection, parse_url
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
@@ -130,6 +132,32 @@ class Sentinels(Sentinel):
         return state["ip"], state["port"]
 
 
+class CommandsOfAnyMaster(AsyncCommandsParser):
+    """Asks any master that answers which commands there are. redis-py asks one, and while that is down it begins with
+    none.
+    """
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, cluster: redis.asyncio.RedisCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    async def initialize(self, node: ClusterNode | None = None) -> None:
+        """
+        :raises RedisError, OSError: no master answers
+        """
+        others = [master for master in self._cluster.get_primaries() if master is not node]
+        for number, master in enumerate([node, *others]):
+            try:
+                await super().initialize(master)
+            except FAILURES:
+                if number == len(others):
+                    raise
+            else:
+                return
+
+
 def check_redis(settings: RedisSettings) -> None:
     """Reads the files that the settings name, once.
 
@@ -179,6 +207,7 @@ async def async_redis(settings: RedisSettings, connect_s: float, answer_s: float
             cluster = cast(Any, redis.asyncio.RedisCluster)(
                 require_full_coverage=False, reinitialize_steps=0, **from_url, **options, **credentials
             )
+            cluster.commands_parser = CommandsOfAnyMaster(cluster)
             # It takes no connection class; its nodes do.
             cluster.connection_kwargs.update(of_tls)
             for node in cluster.startup_nodes if of_tls else ():
