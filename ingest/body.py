@@ -14,7 +14,7 @@ from ingest.errors import RequestRefused
 from ingest.limits import Load, OpenRequest, source_of
 
 DIGITS_MAX = 12
-"""Of a length, beyond leading zeros, which the grammar allows (RFC 9110, section 8.6)."""
+"""A length has so many at most, beyond leading zeros, which the grammar allows (RFC 9110, section 8.6)."""
 
 LOOK_S = 0.05
 """How much later than its deadline a body may be given up."""

@@ -34,7 +34,7 @@ from ledger.postings import (
 )
 
 LINES_PER_FILE = 500_000
-"""What maintenance leaves as it is (`ledger.maintain.compact.CompactionLimits`)."""
+"""Maintenance leaves such a file as it is (`ledger.maintain.compact.CompactionLimits`)."""
 
 
 class BookingUnreadable(PayhookError):

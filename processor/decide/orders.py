@@ -240,7 +240,7 @@ class BatchCommands:
                 ItemRefusal(RefusalReason.SECOND_PERSON, event.item.row.item_seq, alone) for event in accepted
             ]
             return False
-        if accepted and (kept := self._prepare(accepted, decision)):
+        if accepted and (kept := self._prepare_act(accepted, decision)):
             control.refusals, accepted = [*kept, *control.refusals], []
         row.decision = decision if accepted else Decision.IGNORED
         proposal, done = command.proposal, "accepted" if command.action == REPLAY else decision.value
@@ -251,7 +251,7 @@ class BatchCommands:
         self.rows += [act(event, control, command, self.now + at * interval) for at, event in enumerate(accepted)]
         return True
 
-    def _prepare(self, accepted: Sequence[Accepted], decision: Decision) -> list[ItemRefusal]:
+    def _prepare_act(self, accepted: Sequence[Accepted], decision: Decision) -> list[ItemRefusal]:
         """Frees the receivers' claims, or publishes what else replayed events tell, before anything is committed.
 
         What comes of it in between, or twice after a crash, is decided by the journal.
