@@ -32,7 +32,8 @@ from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
 from operations.done_alone import DoneAlone, given_since
 from operations.frozen import SelectionFiles
-from processor.backlog.catch_up import BATCH_S, EndsWatch, JournalEnds, KafkaEnds, Pace, PaceLimits, StreamCatchUp
+from processor.backlog.catch_up import EndsWatch, JournalEnds, KafkaEnds, StreamCatchUp
+from processor.backlog.pace import BATCH_S, Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
 from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches

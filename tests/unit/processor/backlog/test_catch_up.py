@@ -9,7 +9,8 @@ import pytest
 
 from core.clock import ManualClock
 from journal.state import Marks
-from processor.backlog.catch_up import DRAIN_NOTE, Ends, Pace, PaceLimits, StreamCatchUp
+from processor.backlog.catch_up import DRAIN_NOTE, Ends, StreamCatchUp
+from processor.backlog.pace import Pace, PaceLimits
 from processor.backlog.sizing import FixedExecutors
 from processor.reporting.progress import BatchFetch, BatchProgress
 

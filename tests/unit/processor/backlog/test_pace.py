@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.backlog.catch_up import BYTES_FADE, GROW_MAX, Pace, PaceLimits
+from processor.backlog.pace import BYTES_FADE, GROW_MAX, Pace, PaceLimits
 
 MIB = 1 << 20
 LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=50_000, first=2_000, bytes_max=256 * MIB)

@@ -14,7 +14,8 @@ import pytest
 from core.clock import ManualClock
 from journal.lease import Holder
 from journal.state import Marks
-from processor.backlog.catch_up import Ends, Pace, PaceLimits, StreamCatchUp
+from processor.backlog.catch_up import Ends, StreamCatchUp
+from processor.backlog.pace import Pace, PaceLimits
 from processor.backlog.sizing import FixedExecutors
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import WARM_BATCHES, StatusFile, StreamStatus
