@@ -17,8 +17,7 @@ def strip_blanks(value: bytes) -> bytes:
 
 def split_list(value: bytes, separator: bytes = b",") -> list[bytes]:
     """Splits a list into its members without blanks around them, and without empty ones (section 5.6.1.2)."""
-    stripped = (member.strip(BLANKS) for member in _split_unquoted(value, separator))
-    return [member for member in stripped if member]
+    return [stripped for member in _split_unquoted(value, separator) if (stripped := member.strip(BLANKS))]
 
 
 def media_type_of(value: bytes) -> tuple[bytes, dict[bytes, bytes]]:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 
 from core.card_numbers import quote_masked
 from core.errors import PayhookError
@@ -129,7 +130,7 @@ class Outside:
             raise MoneyInvalid("what a payment method settles is above zero")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MoneyFact:
     """Records one movement of money as its provider reports it.
 
@@ -178,7 +179,7 @@ class MoneyFact:
         """Returns `outside`, unless nobody's balance moves: when a dispute is lost, its money went before."""
         return None if self.movement is Movement.DISPUTE_LOST else self.outside
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Returns the hex digest of what two reports of one fact must agree on.
 

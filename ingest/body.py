@@ -107,7 +107,7 @@ def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
             if len(digits) > DIGITS_MAX or int(digits) > bytes_max:
                 raise RequestRefused("too_large", bytes_max=bytes_max)
         elif name == b"content-type":
-            if not all(_is_of_type(media_type, member) for member in split_list(value) or (value,)):
+            if not _is_of_type(media_type, value):
                 raise RequestRefused("wrong_type", wanted=media_type)
         elif name == b"content-encoding" and not UNENCODED.issuperset(split_list(value.lower())):
             raise RequestRefused("encoded")
@@ -115,8 +115,12 @@ def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _is_of_type(wanted: str, value: bytes) -> bool:
-    media_type, parameters = media_type_of(value)
-    return media_type == wanted.encode() and parameters.get(b"charset", b"utf-8").lower() in CHARSETS
+    """Returns whether each member of a field's value is of the wanted type, in a charset that is read."""
+    for member in split_list(value) or (value,):
+        media_type, parameters = media_type_of(member)
+        if media_type != wanted.encode() or parameters.get(b"charset", b"utf-8").lower() not in CHARSETS:
+            return False
+    return True
 
 
 async def _read_body(receive: Receive, bytes_max: int, request: OpenRequest) -> bytes:

@@ -38,7 +38,7 @@ from providers.port import ListedPage, ProviderEndpoint, Request, Span, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import parse_timed_signatures, secret_error, sent, text_key, timestamp
 from providers.stripe_fees import APPLICATION_FEE, read_fees
-from providers.stripe_money import LOOKED_UP, OUTSIDE, RefundUnlisted, describe_moved, read_fact
+from providers.stripe_money import LOOKED_UP, OUTSIDE, RefundUnlisted, describe_moved, read_fact, tells_withheld
 from providers.stripe_objects import NAME, find_account, find_object, find_payment, read_id
 from providers.stripe_types import EVENT_TYPES, THIN, THIN_BOOKS
 
@@ -170,7 +170,7 @@ class StripeAdapter(JsonAdapter):
         event = find_event(document)
         event_id, event_type, occurred_at = text(event, "id"), text(event, "type"), time_of(event.get("created"))
         entity = _find_entity(document, event_id)
-        is_loss = read_if_certain(lambda: read_fact(document, event_type + WITHHELD)) is not None
+        is_loss = tells_withheld(document, event_type)
         mode = _read_mode(event, delivered.mode)
         yield Named(event_id, event_type, find_account(event), entity, occurred_at, mode=mode, is_loss=is_loss)
 

@@ -40,7 +40,7 @@ from typing import Any
 
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.fields import an_object, names, object_at, optional_object, optional_text, text, time_of
-from providers.money import WITHHELD, make_person_error, money_of, moved
+from providers.money import WITHHELD, make_person_error, money_of, moved, read_if_certain
 from providers.pointed import find_event
 from providers.stripe_disputes import (
     ROUNDS,
@@ -124,8 +124,9 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
         if event_type.endswith(WITHHELD):
             raise MovementUnknown("type", event_type)
         return None
-    reported, previous = read_thin_object(document) if event_type.startswith(THIN) else read_object(document)
-    if event_type.startswith(THIN):
+    is_thin = event_type.startswith(THIN)
+    reported, previous = read_thin_object(document) if is_thin else read_object(document)
+    if is_thin:
         read = _UNCERTAIN.get(event_type.removeprefix(THIN), read) if previous is None else read
     method = _find_outside_method(reported, outside)
     reported = reported if method is None else _forget_no_transaction(reported)
@@ -135,7 +136,7 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
     if method is None and moved_now.movement is Movement.CAPTURE:
         _check_method(reported)
     event = find_event(document)
-    if event_type.startswith(THIN) and moved_now.movement in ROUNDS:
+    if is_thin and moved_now.movement in ROUNDS:
         check_round(reported, moved_now.movement, time_of(event.get("created")))
     dispute_round = None if moved_now.source is not BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
     money = money_of(moved_now.amount, reported.get("currency", moved_now.source.get("currency")), MORE_DECIMALS)
@@ -151,13 +152,23 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
     )
 
 
+def tells_withheld(document: Mapping[str, Any], event_type: str) -> bool:
+    """Returns whether a dispute's end is a loss for sure, so that it also tells of the debit before it."""
+    withheld = event_type + WITHHELD
+    if withheld.removeprefix(THIN) not in _READERS:
+        return False
+    return read_if_certain(lambda: read_fact(document, withheld)) is not None
+
+
 def _find_outside_method(reported: Mapping[str, Any], outside: Mapping[str, str]) -> str | None:
-    if object_at(reported, "payment_method_details", "card", "benefits").get(_MEAL_VOUCHER) is not None:
+    details = optional_object(reported, "payment_method_details")
+    if details and object_at(details, "card", "benefits").get(_MEAL_VOUCHER) is not None:
         return "meal_voucher"
-    kinds = (
-        str(optional_object(reported, name).get("type")) for name in ("payment_method_details", "destination_details")
-    )
-    return next((outside[kind] for kind in kinds if kind in outside), None)
+    for described in (details, optional_object(reported, "destination_details")):
+        kind = str(described.get("type"))
+        if kind in outside:
+            return outside[kind]
+    return None
 
 
 def _check_method(charge: Mapping[str, Any]) -> None:
