@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -35,6 +38,7 @@ from ledger.verify import Finding, Lake, Options, Report, verify
 from ledger.verify.duckdb_engine import duckdb_engine
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
+from ledger.verify.job import list_invariant_types
 from ledger.verify.kafka import Ends
 from ledger.verify.report import Invariant
 from ledger.verify.spark_engine import SparkEngine
@@ -82,17 +86,32 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
+SPARK_TESTS = 2
+"""So many tests of each invariant, and of each file, run on Spark at once."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One text runs on both engines: of each test Spark gets the first case at once, and all of them with the slow
-    tests. DuckDB gets all at once."""
-    seen = set[tuple[Path, str]]()
+    """One text runs on both engines. DuckDB gets all tests at once, Spark the first ones that name an invariant and
+    the first ones of each file. It gets all of them with the slow tests.
+    """
+    invariants = {word: name for name, kind in list_invariant_types().items() for word in (name, kind.__name__)}
+    seen = Counter[str | Path]()
     for item in items:
-        if Path(__file__).parent in item.path.parents and item.get_closest_marker("more") is not None:
-            test = item.path, getattr(item, "originalname", item.name)
-            if test in seen:
-                item.add_marker(pytest.mark.slow(reason="Spark gets the first case; DuckDB gets all in `make test`"))
-            seen.add(test)
+        if Path(__file__).parent not in item.path.parents or not isinstance(item, pytest.Function):
+            continue
+        called_with: dict[str, object] = item.callspec.params if hasattr(item, "callspec") else {}
+        if called_with.get("engine") != "spark":
+            continue
+        said = inspect.getsource(item.function) + repr(called_with)
+        shown: set[str | Path] = {
+            item.path,
+            *(invariants[word] for word in re.findall(r"\w+", said) if word in invariants),
+        }
+        if all(seen[shows] >= SPARK_TESTS for shows in shown):
+            item.add_marker(pytest.mark.slow(reason="Spark gets few of these; DuckDB gets all in `make test`"))
+        else:
+            seen.update(shown)
 
 
 @dataclass
