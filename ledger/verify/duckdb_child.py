@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ at most."""
 
 ROWS_PER_GROUP = 20_000
 """A copied file has so many rows a group: one thread reads a group."""
+
+
+SHA256_HEX_CHARS = 64
 
 
 class Database:
@@ -155,11 +159,17 @@ def _crc32_of(texts: pa.ChunkedArray) -> pa.Array:
 
 
 def _sha256_of(texts: pa.ChunkedArray) -> pa.Array:
-    """Hashes by OpenSSL, which takes a third of DuckDB's ``sha256`` for long texts; for short ones DuckDB's
-    is faster.
+    """Hashes texts, none of them NULL, by OpenSSL: it takes a third of DuckDB's ``sha256`` for long ones.
+
+    They are hashed where they lie. An object of Python's for each takes a fifth as long again.
     """
-    values = texts.cast(pa.binary()).to_pylist()
-    return pa.array([None if text is None else hashlib.sha256(text).hexdigest() for text in values], pa.string())
+    values = pa.concat_arrays(texts.cast(pa.binary()).chunks)
+    _, starts, data = values.buffers()
+    ends = memoryview(starts).cast("i")[values.offset : values.offset + len(values) + 1].tolist()
+    content = memoryview(data)
+    digests = b"".join([hashlib.sha256(content[start:end]).digest() for start, end in pairwise(ends)])
+    places = pa.array(range(0, SHA256_HEX_CHARS * len(ends), SHA256_HEX_CHARS), pa.int32()).buffers()[1]
+    return pa.StringArray.from_buffers(len(values), places, pa.py_buffer(digests.hex().encode()))
 
 
 class Reporter:
