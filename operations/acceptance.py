@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
+from core.decision import WITHOUT_EFFECT, Decision
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, EntityLine
 from journal.open_item import OpenItem, is_conflict, is_other_content
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import PROPOSE_RELEASE, RELEASE, Command, ReplayMode
+from operations.command import RELEASE, Command, ReplayMode
 from operations.refusals import ItemRefusal, RefusalReason, refuse_restored, worn_out
 
 ENTITY_ITEMS_MAX = 10_000
@@ -121,15 +121,15 @@ def judge_replay(
 
 
 def judge_closing(
-    command: Command, index: Lookup, meanwhile: ChangesSoFar | None = None, unknown: IgnoredEvents = NONE_IGNORED
+    command: Command, index: Lookup, meanwhile: ChangesSoFar, unknown: IgnoredEvents
 ) -> list[JudgedTarget]:
-    """Predicts the result of a purge, a resolve or a release, approved or not. Changes nothing of ``meanwhile``.
+    """Predicts the result of a purge, a resolve or a release. Changes nothing of ``meanwhile``.
 
     :param unknown: those of the targets that aren't open; what nobody knows the meaning of may be closed
     """
-    known, frees = meanwhile or ChangesSoFar(), command.action in (RELEASE, PROPOSE_RELEASE)
+    frees = command.action == RELEASE
     targets = sorted(command.targets, key=lambda target: target.item_seq)
-    return [_judge_one_closing(target, index, known, unknown, frees=frees) for target in targets]
+    return [_judge_one_closing(target, index, meanwhile, unknown, frees=frees) for target in targets]
 
 
 def _judge_one_closing(
@@ -143,7 +143,7 @@ def _judge_one_closing(
         return JudgedTarget(target, ended, refusal)
     refusal = _not_as_seen(target, item, meanwhile)
     if refusal is None and item is not None:
-        refusal = _not_to_be_closed(item.row)
+        refusal = _not_dead(item.row)
         if refusal is None and frees and (item.row.event_key is None or is_other_content(item.row)):
             refusal = ItemRefusal(RefusalReason.HOLDS_NO_KEY, target.item_seq)
     return JudgedTarget(target, item, refusal)
@@ -160,17 +160,10 @@ def dead_head_of(item: OpenItem, index: Lookup, meanwhile: ChangesSoFar) -> int 
     return None
 
 
-def _not_to_be_closed(row: JournalRow) -> ItemRefusal | None:
-    """Refuses to close what may yet succeed by itself: all but what is dead, or failed and waits for its next try.
-
-    Where the whole stream is blocked, a failed try spends no attempt, so the error's kind counts too.
-    """
-    failed = row.attempt > 0 or row.error_kind is ErrorKind.SBE
-    if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and failed):
+def _not_dead(row: JournalRow) -> ItemRefusal | None:
+    if row.decision is Decision.DEAD:
         return None
-    if row.decision is Decision.REPLAYED:
-        return ItemRefusal(RefusalReason.REPLAYING, row.item_seq)
-    return ItemRefusal(RefusalReason.NEVER_TRIED, row.item_seq, {"decision": row.decision.value})
+    return ItemRefusal(RefusalReason.NOT_DEAD, row.item_seq, {"decision": row.decision.value})
 
 
 def _not_as_seen(target: ItemTarget, item: OpenItem | None, meanwhile: ChangesSoFar) -> ItemRefusal | None:
@@ -277,8 +270,8 @@ class _ReplayJudge:
     def _find_refusal(self, item: OpenItem) -> ItemRefusal | None:
         row = item.row
         item_seq = row.item_seq
-        if row.decision is not Decision.DEAD:
-            return ItemRefusal(RefusalReason.NOT_DEAD, item_seq, {"decision": row.decision.value})
+        if (refusal := _not_dead(row)) is not None:
+            return refusal
         if is_other_content(row) and (ground := self._key_ground(row.event_key or "")) is not None:
             return ItemRefusal(ground, item_seq)
         return None if self.order.force else worn_out(item_seq, item.replays, self.replays_max)

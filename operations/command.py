@@ -49,13 +49,6 @@ def word_of(tree: Mapping[str, Any], name: str, words: type[Word]) -> Word | Non
         raise CommandInvalid(f"{name}: expected {' or '.join(words)}") from wrong
 
 
-def whole_of(tree: Mapping[str, Any], name: str, most: int) -> int:
-    value = tree.get(name, 0)
-    if type(value) is not int or not 0 <= value <= most:
-        raise CommandInvalid(f"{name}: expected a whole number from 0 to {most}")
-    return value
-
-
 def flag_of(tree: Mapping[str, Any], name: str) -> bool:
     value = tree.get(name, False)
     if type(value) is not bool:
@@ -94,29 +87,16 @@ def target_of_text(text: str) -> ItemTarget:
 
 CONTROL_TOPIC = "payments.control"
 REPLAY, PURGE, RESOLVE, RELEASE = "replay", "purge", "resolve", "release"
-PROPOSE_REPLAY, PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_replay", "propose_purge", "propose_resolve"
-PROPOSE_RELEASE = "propose_release"
 PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
 PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
 PROPOSE_RUN, RUN = "propose_run_selection", "run_selection"
 PAUSE_RUN, RESUME_RUN, CANCEL_RUN = "pause_run", "resume_run", "cancel_run"
 
-CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, RELEASE, PROPOSE_PURGE, PROPOSE_RESOLVE, PROPOSE_RELEASE})
-"""End items for good. Beyond the stream's limits a purge or a resolve carries its proposal; a release always does."""
-
-APPROVES = {
-    REVERSE: PROPOSE_REVERSAL,
-    PURGE: PROPOSE_PURGE,
-    RESOLVE: PROPOSE_RESOLVE,
-    RELEASE: PROPOSE_RELEASE,
-    BOOK_ENTRY: PROPOSE_ENTRY,
-    REPLAY: PROPOSE_REPLAY,
-    RUN: PROPOSE_RUN,
-}
+APPROVES = {REVERSE: PROPOSE_REVERSAL, BOOK_ENTRY: PROPOSE_ENTRY, RUN: PROPOSE_RUN}
 """The proposal of each act: a second person approves it by giving the act."""
 
 APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY, RELEASE})
-"""Actions that always take two people."""
+"""Actions, and acts of a run, that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
 """Acts on bookings, which two people reverse."""
@@ -128,9 +108,9 @@ RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
 """Acts on the run of a frozen selection, which they name by its digest in place of targets."""
 
 RUN_ACTS = (REPLAY, PURGE, RESOLVE, RELEASE)
-"""Actions that a run does with the items of its selection."""
+"""What a run does with each item of its selection. Items are replayed by a command of their own too, never closed."""
 
-ACTIONS = frozenset({REPLAY, PROPOSE_REPLAY}) | CLOSING_ACTIONS | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
+ACTIONS = frozenset({REPLAY}) | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
 TARGETS_MAX = 5_000
 REVERSALS_MAX = 100
 """Bookings of one reversal: each is read again from the journal while the stream waits."""
@@ -141,10 +121,6 @@ COMMAND_BYTES_MAX = 900_000
 
 PER_S_MIN, PER_S_MAX = 0.01, 100_000.0
 """Limits of the items a second of a run that is given a rate."""
-
-SPREAD_S_MAX = 60.0
-"""The longest time from a replay's first item to its last: a replayed item keeps its place in its entity until
-it is due, and later events of that entity wait for it. To replay more slowly, send less in one command."""
 
 
 class CommandInvalid(PayhookError):
@@ -182,14 +158,13 @@ class Command:
 
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
-    ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay:
-    the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
-    booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
-    see `ReplayMode`. ``force``: replays items even after `dlq.replays_max` failed replays.
+    ``proposal``: the command that this act approves (`APPROVES`), whole. ``entry``: what is to be booked, of those that
+    have no targets (`ENTRY_ACTIONS`).
 
-    Of `RUN_ACTIONS` alone. ``selection``: the digest of the frozen set that is run, paused and so on. ``act``: what
-    its run does with each item (`RUN_ACTS`); mode and force are then of that. ``per_s``: items a second; None:
-    as fast as live traffic allows.
+    The rest is of `RUN_ACTIONS` alone. ``selection``: the digest of the frozen set that is run, paused and so on.
+    ``act``: what its run does with each item (`RUN_ACTS`). Of a replay: ``mode`` (see `ReplayMode`); ``force``, which
+    replays items even after `dlq.replays_max` failed replays; ``per_s``, items a second, None: as fast as live traffic
+    allows.
     """
 
     command_id: str
@@ -202,7 +177,6 @@ class Command:
     at: datetime
     proposal: ApprovedProposal | None = None
     mode: ReplayMode = ReplayMode.ALONE
-    interval_us: int = 0
     force: bool = False
     entry: ManualEntry | None = None
     selection: str = ""
@@ -245,20 +219,21 @@ class Command:
             action=self.act,
             targets=tuple(targets),
             interval_us=round(1_000_000 / self.per_s) if spread and self.per_s else 0,
-            run=self,
         )
 
 
-_OF_A_RUN = frozenset({"action", "targets", "interval_us", "selection", "act", "per_s"})
+_OF_A_RUN = frozenset({"action", "targets", "selection", "act", "per_s"})
 """Fields of a run's command that a portion of it has otherwise, or doesn't have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portion(Command):
-    """A command for some items of a run. It is never sent: the processor makes it of the command that began the
-    ``run``, which is also what a second person approved."""
+    """A command for some items of a run. It is never sent: the processor makes it of the command that began the run.
 
-    run: Command | None = None
+    ``interval_us``: the k-th accepted target, from 0, is due k times so many microseconds after the decision.
+    """
+
+    interval_us: int = 0
 
 
 def propose_entry(

@@ -20,7 +20,6 @@ from operations.command import (
     ENTRY_ACTIONS,
     PER_S_MAX,
     PER_S_MIN,
-    PROPOSE_REPLAY,
     PROPOSE_RUN,
     REPLAY,
     REVERSAL_ACTIONS,
@@ -28,7 +27,6 @@ from operations.command import (
     RUN,
     RUN_ACTIONS,
     RUN_ACTS,
-    SPREAD_S_MAX,
     TARGETS_MAX,
     ApprovedProposal,
     Command,
@@ -38,7 +36,6 @@ from operations.command import (
     targets_of,
     text_of,
     time_of,
-    whole_of,
     word_of,
 )
 from operations.entry import entry_of_tree, entry_to_tree
@@ -103,25 +100,16 @@ def command_tree(command: Command) -> dict[str, Any]:
         tree["proposal"] = _proposal_tree(command.proposal)
     if command.mode is not ReplayMode.ALONE:
         tree["mode"] = command.mode.value
-    if command.interval_us:
-        tree["interval_us"] = command.interval_us
     if command.force:
         tree["force"] = True
     return tree
 
 
 _FIELDS = frozenset({"command_id", "stream", "lineage", "action", "actor", "reason", "at"})
-_OWN_FIELDS = {
-    **dict.fromkeys((REPLAY, PROPOSE_REPLAY), frozenset({"mode", "interval_us", "force"})),
-    **dict.fromkeys((RUN, PROPOSE_RUN), frozenset({"mode", "per_s", "force"})),
-}
+_FIELDS_OF_RUNS = frozenset({"mode", "per_s", "force"})
 _SUBJECTS = {**dict.fromkeys(ENTRY_ACTIONS, "entry"), **dict.fromkeys(RUN_ACTIONS, "selection")}
 """The field that names an action's subject, if that isn't items."""
 _DIGEST = re.compile("[0-9a-f]{64}")
-_TARGETS_MAX = {
-    **dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX),
-}
-_SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
 
 
 def decode(raw: bytes) -> Command:
@@ -135,7 +123,7 @@ def decode(raw: bytes) -> Command:
 def command_of(tree: dict[str, Any]) -> Command:
     action = text_of(tree, "action") if "action" in tree else ""
     _check_fields(tree, action)
-    targets_max = _TARGETS_MAX.get(action, TARGETS_MAX)
+    targets_max = REVERSALS_MAX if action in REVERSAL_ACTIONS else TARGETS_MAX
     command = Command(
         command_id=text_of(tree, "command_id"),
         stream=text_of(tree, "stream"),
@@ -147,14 +135,13 @@ def command_of(tree: dict[str, Any]) -> Command:
         at=time_of(tree, "at"),
         proposal=_read_proposal(tree["proposal"]) if "proposal" in tree else None,
         mode=word_of(tree, "mode", ReplayMode) or ReplayMode.ALONE,
-        interval_us=whole_of(tree, "interval_us", _SPREAD_US_MAX),
         force=flag_of(tree, "force"),
         entry=entry_of_tree(tree["entry"]) if "entry" in tree else None,
         selection=_read_digest(tree) if "selection" in tree else "",
         act=text_of(tree, "act") if "act" in tree else "",
         per_s=_per_s(tree["per_s"]) if "per_s" in tree else None,
     )
-    _check_replay(command)
+    _check_act(command)
     return command
 
 
@@ -213,8 +200,10 @@ def _parse_tree(raw: bytes) -> dict[str, Any]:
 def _check_fields(tree: dict[str, Any], action: str) -> None:
     wanted = _FIELDS | {_SUBJECTS.get(action, "targets")}
     wanted |= {"proposal"} if action in APPROVED_ALWAYS else set()
-    wanted |= {"act"} if action in (RUN, PROPOSE_RUN) else set()
-    may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
+    may = wanted | ({"proposal"} if action in APPROVES else set())
+    if action in (RUN, PROPOSE_RUN):
+        wanted |= {"act"}
+        may |= {"act"} | _FIELDS_OF_RUNS
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))
         raise CommandInvalid(
@@ -224,19 +213,12 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
         raise CommandInvalid(f"unknown action {action!r}: expected one of {', '.join(sorted(ACTIONS))}")
 
 
-def _check_replay(command: Command) -> None:
+def _check_act(command: Command) -> None:
     if command.act and command.act not in RUN_ACTS:
         raise CommandInvalid(f"act: expected one of {', '.join(RUN_ACTS)}")
     plain = (command.mode, command.per_s, command.force) == (ReplayMode.ALONE, None, False)
     if command.act and command.act != REPLAY and not plain:
         raise CommandInvalid(f"mode, per_s and force are for a replay only: leave them out of a {command.act}")
-    spread_us = command.interval_us * (len(command.targets) - 1)
-    if spread_us > _SPREAD_US_MAX:
-        most = _SPREAD_US_MAX // command.interval_us + 1
-        raise CommandInvalid(
-            f"at this interval the targets take {spread_us / 1e6:.0f} s, above the limit of {SPREAD_S_MAX:.0f} s: "
-            f"send {most} of them at a time"
-        )
 
 
 def _proposal_tree(proposal: ApprovedProposal) -> dict[str, Any]:

@@ -17,8 +17,6 @@ class RefusalReason(StrEnum):
     RESTORED = "restored"
     """The row of the seq that was seen is another one by now: an older copy of the journal was put back."""
     NOT_DEAD = "not_dead"
-    NEVER_TRIED = "never_tried"
-    REPLAYING = "replaying"
     NO_BODY = "no_body"
     """It was ignored, and its bytes aren't kept any more."""
     UNDOES_NOTHING = "undoes_nothing"
@@ -51,8 +49,6 @@ _SENTENCES: Mapping[RefusalReason, str] = {
     "restored since; "
     "look again",
     RefusalReason.NOT_DEAD: "item {item} is {decision}, not dead",
-    RefusalReason.NEVER_TRIED: "item {item} is {decision} and was never tried: act on what it waits for",
-    RefusalReason.REPLAYING: "item {item} is being replayed: wait for its outcome",
     RefusalReason.NO_BODY: "the body of item {item} isn't kept: retention dropped it, it was redacted, or its "
     "file is lost",
     RefusalReason.UNDOES_NOTHING: "item {item} reverses what was never booked, and a replay would book nothing: if "

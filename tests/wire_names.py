@@ -35,7 +35,7 @@ from ledger.receipts import RECEIPTS_SCHEMA
 from ledger.reconciliations import DIFFERENCES_SCHEMA, RUNS_SCHEMA
 from ledger.redactions import REDACTIONS_SCHEMA
 from operations.audit_log import AUDIT_SCHEMA
-from operations.command import ACTIONS
+from operations.command import ACTIONS, RUN_ACTS
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.receiver_openapi import describe
@@ -67,7 +67,7 @@ def wire_names() -> Iterator[str]:
         ("dead letter header", dead_letter_headers()),
         ("event header", event_headers()),
         ("metric", (f"{entry.exposed_name} {','.join(entry.labels)}".rstrip() for entry in CATALOGUE.values())),
-        ("order", ACTIONS),
+        ("order", ACTIONS.union(RUN_ACTS)),
         ("receiver", described_names(describe(build_adapters(ProvidersSettings())))),
         ("setting", setting_names()),
         *((words.__name__.lower(), (word.value for word in words)) for words in WORDS),

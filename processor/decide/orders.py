@@ -17,14 +17,7 @@ from core.record_keys import check_record
 from journal.open_item import OpenItem, frees_key, is_conflict, releases_key
 from operations.acceptance import ChangesSoFar, JudgedTarget, judge_closing, judge_replay
 from operations.command import (
-    APPROVES,
-    CLOSING_ACTIONS,
     ENTRY_ACTIONS,
-    PROPOSE_PURGE,
-    PROPOSE_RELEASE,
-    PROPOSE_REPLAY,
-    PURGE,
-    RELEASE,
     REPLAY,
     RUN_ACTIONS,
     Command,
@@ -37,17 +30,11 @@ from processor.decide.admit import BatchLookups
 from processor.decide.arrivals import make_first_row
 from processor.decide.item import BatchItem, dead_letter_item, park_item, reopen_item, settle_item
 from processor.decide.rereads import Accepted, Rereads, find_ignored_events, rename_accepted
-from processor.decide.runs import RunScheduler, RunShare
+from processor.decide.runs import DECISIONS, RunScheduler, RunShare
 from processor.decide.two_people import Entries, OnePerson, Reversals, format_reason
 from processor.errors.classify import Failure, catch_event_error
 from processor.rules import StreamRules
 from processor.source.records import KafkaRecord
-
-PROPOSALS = frozenset(APPROVES.values())
-_CLOSED_AS = {
-    **dict.fromkeys((PURGE, PROPOSE_PURGE), Decision.PURGED),
-    **dict.fromkeys((RELEASE, PROPOSE_RELEASE), Decision.RELEASED),
-}
 
 
 @dataclass(slots=True)
@@ -126,8 +113,10 @@ class BatchCommands:
     def _act_on_portion(self, control: BatchItem, portion: Portion | None) -> Sequence[BatchItem]:
         self.rows.append(control)
         before = len(self.rows)
-        if portion is not None:
-            self._carry_out(control, portion)
+        if portion is not None and portion.action == REPLAY:
+            self._replay_targets(control, portion, timedelta(microseconds=portion.interval_us))
+        elif portion is not None:
+            self._close_targets(control, portion)
         return self.rows[before:]
 
     def wake_followers(self) -> None:
@@ -183,10 +172,8 @@ class BatchCommands:
 
     def _carry_out(self, control: BatchItem, command: Command) -> None:
         action = command.action
-        if action in (REPLAY, PROPOSE_REPLAY):
+        if action == REPLAY:
             self._replay_targets(control, command)
-        elif action in CLOSING_ACTIONS:
-            self._close_targets(control, command)
         elif action in RUN_ACTIONS:
             self.runs.decide_command(control, command, self._one_person)
         elif action in ENTRY_ACTIONS:
@@ -194,42 +181,41 @@ class BatchCommands:
         else:
             self.rows += self._reversals.decide(control, command)
 
-    def _replay_targets(self, control: BatchItem, command: Command) -> None:
+    def _replay_targets(self, control: BatchItem, command: Command, interval: timedelta = timedelta(0)) -> None:
+        """Replays the targets; the k-th accepted one, from 0, is due after k intervals."""
         ignored = find_ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_replay(command, self.known.index, self.rules.config.dlq.replays_max, self._meanwhile, ignored)
-        if not self._act_on_targets(control, command, judged, Decision.REPLAYED):
+        accepted = rename_accepted(self.known, _list_accepted(judged), self._meanwhile)
+        granted = self._list_granted(control, command, judged, accepted, Decision.REPLAYED)
+        if granted is None:
             self._meanwhile.take_back(judged)
-
-    def _close_targets(self, control: BatchItem, command: Command) -> None:
-        """Closes each target by itself: one that can't be closed doesn't keep the others open."""
-        unknown = find_ignored_events(self.known, command.targets, self.rules.control_topic)
-        judged = judge_closing(command, self.known.index, self._meanwhile, unknown)
-        self._act_on_targets(control, command, judged, _CLOSED_AS.get(command.action, Decision.RESOLVED))
-
-    def _act_on_targets(
-        self, control: BatchItem, command: Command, judged: Sequence[JudgedTarget], decision: Decision
-    ) -> bool:
-        """Acts on what was accepted, or notes that it is proposed; the command's row says how many, and why not the
-        others.
-
-        :returns: False where nothing of it is done now
-        """
-        row, count = control.row, len(command.targets)
-        control.refusals = [target.refusal for target in judged if target.refusal is not None]
-        accepted = [
-            Accepted(target.item, target.in_place)
-            for target in judged
-            if target.refusal is None and target.item is not None
+            return
+        self.rows += [
+            self._replay_item(event, control, command, self.now + at * interval) for at, event in enumerate(granted)
         ]
-        if command.action in PROPOSALS:
-            row.decision = Decision.RESOLVED if accepted else Decision.IGNORED
-            proposed = (
-                f"{len(accepted)} of {count} proposed to be {decision.value}, nothing is done yet: {command.reason}"
-            )
-            row.reason = format_reason(proposed if accepted else "", _list_refusals(control))
-            return False
-        if command.action == REPLAY:
-            accepted = rename_accepted(self.known, accepted, self._meanwhile)
+
+    def _close_targets(self, control: BatchItem, portion: Portion) -> None:
+        """Closes each target by itself: one that can't be closed doesn't keep the others open."""
+        unknown = find_ignored_events(self.known, portion.targets, self.rules.control_topic)
+        judged = judge_closing(portion, self.known.index, self._meanwhile, unknown)
+        decision = DECISIONS[portion.action]
+        granted = self._list_granted(control, portion, judged, _list_accepted(judged), decision)
+        self.rows += [self._close_item(event, control, portion, decision) for event in granted or ()]
+
+    def _list_granted(
+        self,
+        control: BatchItem,
+        command: Command,
+        judged: Sequence[JudgedTarget],
+        accepted: Sequence[Accepted],
+        decision: Decision,
+    ) -> Sequence[Accepted] | None:
+        """Returns the events to act on now. The command's row says how many, and why not the others.
+
+        None: one person may not do so much alone.
+        """
+        row = control.row
+        control.refusals = [target.refusal for target in judged if target.refusal is not None]
         refused = self._one_person.find_refusal(
             control, command, [(event.item.row, event.item.body) for event in accepted]
         )
@@ -239,17 +225,13 @@ class BatchCommands:
             control.refusals += [
                 ItemRefusal(RefusalReason.SECOND_PERSON, event.item.row.item_seq, alone) for event in accepted
             ]
-            return False
+            return None
         if accepted and (kept := self._prepare_act(accepted, decision)):
             control.refusals, accepted = [*kept, *control.refusals], []
         row.decision = decision if accepted else Decision.IGNORED
-        proposal, done = command.proposal, "accepted" if command.action == REPLAY else decision.value
-        by = "" if proposal is None else f", as {proposal.actor} proposed ({proposal.command_id})"
-        row.reason = format_reason(f"{len(accepted)} of {count} {done}{by}", _list_refusals(control))
-        interval = timedelta(microseconds=command.interval_us)
-        act = self._replay_item if decision is Decision.REPLAYED else self._close_item
-        self.rows += [act(event, control, command, self.now + at * interval) for at, event in enumerate(accepted)]
-        return True
+        refusals = [refusal.why_refused for refusal in control.refusals]
+        row.reason = format_reason(f"{len(accepted)} of {len(command.targets)} accepted", refusals)
+        return accepted
 
     def _prepare_act(self, accepted: Sequence[Accepted], decision: Decision) -> list[ItemRefusal]:
         """Frees the receivers' claims, or publishes what else replayed events tell, before anything is committed.
@@ -282,11 +264,11 @@ class BatchCommands:
         self._meanwhile.moved.add(item.seq)
         return item
 
-    def _close_item(self, event: Accepted, control: BatchItem, command: Command, _at: datetime) -> BatchItem:
+    def _close_item(self, event: Accepted, control: BatchItem, portion: Portion, decision: Decision) -> BatchItem:
         item, before = reopen_item(event.item), event.item.row
         row = item.row
-        row.decision = control.row.decision
-        row.actor, row.reason, row.blocking = command.actor, command.reason, False
+        row.decision, row.blocking = decision, False
+        row.actor, row.reason = portion.actor, portion.reason
         item.cause = control
         self._meanwhile.moved.add(item.seq)
         self._gone.add(item.seq)
@@ -325,5 +307,9 @@ def _collect_meanwhile(batch: Iterable[BatchItem]) -> ChangesSoFar:
     return meanwhile
 
 
-def _list_refusals(control: BatchItem) -> list[str]:
-    return [refusal.why_refused for refusal in control.refusals]
+def _list_accepted(judged: Iterable[JudgedTarget]) -> list[Accepted]:
+    return [
+        Accepted(target.item, target.in_place)
+        for target in judged
+        if target.refusal is None and target.item is not None
+    ]

@@ -19,7 +19,18 @@ from core.decision import Decision
 from core.keys import join_key
 from journal.errors import StorageDown, problem_of
 from journal.schema import JournalRow
-from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, RELEASE, REPLAY, RUN, Command, Portion
+from operations.command import (
+    CANCEL_RUN,
+    PAUSE_RUN,
+    PROPOSE_RUN,
+    PURGE,
+    RELEASE,
+    REPLAY,
+    RESOLVE,
+    RUN,
+    Command,
+    Portion,
+)
 from operations.frozen import (
     FrozenSelection,
     ItemOrder,
@@ -57,7 +68,13 @@ PORTION_S_MAX = 2.0
 LOOKS_MAX = 5_000
 """Items of a run that are looked at in a batch, to find out whether all have ended."""
 
-_DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED, RELEASE: Decision.RELEASED}
+DECISIONS = {
+    REPLAY: Decision.REPLAYED,
+    PURGE: Decision.PURGED,
+    RESOLVE: Decision.RESOLVED,
+    RELEASE: Decision.RELEASED,
+}
+"""The decision that each act of a run makes."""
 
 
 @dataclass(slots=True)
@@ -172,7 +189,7 @@ class RunScheduler:
             row.decision, row.reason, row.event_key = Decision.IGNORED, why, None
             return
         self._given.add(row.event_key or "")
-        row.decision = _DONE.get(command.act, Decision.RESOLVED) if command.action == RUN else Decision.RESOLVED
+        row.decision = DECISIONS[command.act] if command.action == RUN else Decision.RESOLVED
         row.reason = command.reason
 
     def on_commit(self, rows: Iterable[JournalRow]) -> None:

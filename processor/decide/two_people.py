@@ -21,7 +21,7 @@ from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, Portion
+from operations.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command
 from operations.commands import encode
 from operations.limits import AloneLimits, Volume, account_of, kind_of
 from operations.refusals import refuse_restored
@@ -170,13 +170,13 @@ class OnePerson:
     now: datetime
 
     def find_refusal(self, control: BatchItem, command: Command, events: Events) -> str | None:
-        """Says why an order takes a second person, or why what the second one approves doesn't stand.
+        """Says why an order takes a second person.
 
-        Returns None where it is carried out; what one person does alone is noted in the order's row.
+        Returns None where it is carried out; what one person does alone is noted in the order's row. A run's approval
+        was checked when the run began (`find_run_refusal`).
         """
         if command.proposal is not None:
-            order = command.run if isinstance(command, Portion) and command.run is not None else command
-            return explain_missing_approval(self.known.index, order)
+            return None
         kind, volume = kind_of(command.action), self._measure_volume(events)
         if not volume.items:
             return None

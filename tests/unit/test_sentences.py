@@ -20,6 +20,7 @@ from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
+from operations.command import approve
 from operations.commands import CommandNotSent, encode
 from operations.selection.model import SelectionEmpty
 from processor.workers.payload import PayloadTooLarge, make_decoder
@@ -30,8 +31,8 @@ from stack.services.dead_letters import open_dead_letter_index
 from stack.settings import Settings
 from tests.dead_items import DeadItems
 from tests.unit.processor.fakes import booked
-from tests.unit.processor.harness import CONTROL, EVENTS, Engine
-from tests.unit.processor.ordering import approval, command, decided, last, order, target
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
+from tests.unit.processor.ordering import close, command, decided, last, order, run_order, target
 
 ADAPTERS = build_adapters(ProvidersSettings())
 
@@ -168,12 +169,12 @@ def test_other_content_of_a_booked_event_can_only_be_discarded_as_the_texts_say(
     told = last(engine, key)
     assert "If the first was booked, it stays booked: discard this one." in (told.error_message or "")
     assert "If the first was booked, it stays booked: discard this one" in give_advice("EventConflict", None)
-    command(engine, "purge", engine.target(1, 1))
-    assert "item 1 is not open" in (decided(engine).reason or ""), "what was booked can't be discarded"
+    refused = run_order(engine, "purge", engine.target(1, 1)).refusals
+    assert "item 1 is not open" in refused, "what was booked can't be discarded"
     refused = order(engine, "replay", key).reason or ""
     assert "if it was booked, it stays booked: discard this" in refused
-    assert order(engine, "purge", key).reason == "1 of 1 purged"
-    assert engine.decisions(key)[0] == "applied"
+    close(engine, "purge", key)
+    assert engine.decisions(key) == ["applied", "dead", "purged"]
 
 
 def test_a_report_that_differs_dies_again_even_after_the_other_one_was_reversed(tmp_path: Path) -> None:
@@ -186,12 +187,13 @@ def test_a_report_that_differs_dies_again_even_after_the_other_one_was_reversed(
     seen = target(engine, first)
     proposed = command(engine, "propose_reversal", seen)
     decided(engine)
-    command(engine, "reverse", seen, actor="grace", proposal=approval(proposed))
+    engine.send(CONTROL, encode(approve(proposed, "grace", "checked", NOW)), [])
     assert decided(engine).decision is Decision.REVERSED
     order(engine, "replay", second)
     engine.advance(0)
     assert last(engine, second).error_class == "FactConflict"
-    assert order(engine, "resolve", second).decision is Decision.RESOLVED
+    close(engine, "resolve", second)
+    assert last(engine, second).decision is Decision.RESOLVED
 
 
 def test_a_forged_event_is_booked_once_its_provider_sends_it_again(tmp_path: Path) -> None:
@@ -295,7 +297,7 @@ def test_of_a_worn_out_item_only_a_forced_replay_is_taken_as_its_refusal_says(tm
         engine.advance(0)
     engine.handler.script.clear()
     assert "died each time: fix its cause, then replay it with force" in (order(engine, "replay", key).reason or "")
-    order(engine, "replay", key, force=True)
+    close(engine, "replay", key, force=True)
     engine.advance(0)
     assert engine.decisions(key)[-1] == "applied"
 

@@ -215,7 +215,7 @@ def test_one_streams_failure_is_reported_and_leaves_the_other_alone(streams: Own
         assert says(streams, "greet")["restarts"] == 0
 
 
-def test_what_blocks_a_stream_is_purged_while_it_is_blocked_and_the_stream_goes_on(streams: OwnStreams) -> None:
+def test_an_order_is_obeyed_while_a_stream_is_blocked(streams: OwnStreams) -> None:
     """Nothing else has come that could tell whose failure it is; a restart changes nothing of that."""
     streams.post("bad", kind="refused")
     with streams.running("greet") as wait_for:
@@ -229,25 +229,18 @@ def test_what_blocks_a_stream_is_purged_while_it_is_blocked_and_the_stream_goes_
         wait_for(lambda: says(streams, "greet").get("blocked"), "the block, which costs no row a probe")
     with streams.running("greet") as wait_for:
         wait_for(lambda: says(streams, "greet").get("blocked"), "the stream to be blocked still")
-        wait_for(partial(purged, streams, "worse"), "the order to be obeyed")
-        wait_for(lambda: says(streams, "greet").get("blocked", "?") is None, "the end of the block")
+        dead = rows_of(streams, "bad")[-1]
+        streams.order("greet", "replay", dead)
+        wait_for(lambda: "replayed" in decisions(streams, "bad"), "the order to be obeyed")
+        assert says(streams, "greet").get("blocked")
         streams.post(*names(10, since=1))
+        wait_for(lambda: says(streams, "greet").get("blocked", "?") is None, "the end of the block")
         wait_for(partial(applied_are, streams, 11), "what comes then")
-        streams.order("greet", "purge", rows_of(streams, "worse")[-1])
-        wait_for(lambda: "is not open" in (streams.rows("greet")[-1].reason or ""), "an order that comes by Spark")
+        streams.order("greet", "replay", dead)
+        wait_for(lambda: any("moved on" in (row.reason or "") for row in streams.rows("greet")), "an order by Spark")
     first = [(row.topic, row.partition, row.offset) for row in streams.rows("greet") if row.first]
     assert len(first) == len(set(first))
-    assert decisions(streams, "bad").count("dead") == 1
-    assert decisions(streams, "worse")[-1] == "purged"
-
-
-def purged(streams: OwnStreams, event_id: str) -> bool:
-    """Orders it until it is: a probe in between gives it another row, and the order is refused."""
-    last = rows_of(streams, event_id)[-1]
-    if last.decision != "purged":
-        streams.order("greet", "purge", last)
-        time.sleep(0.5)
-    return last.decision == "purged"
+    assert decisions(streams, "bad").count("replayed") == 1
 
 
 def rows_of(streams: OwnStreams, event_id: str) -> list[JournalRow]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,14 +12,12 @@ import pytest
 from journal.target import ItemTarget
 from operations.command import (
     COMMAND_BYTES_MAX,
-    PROPOSE_PURGE,
-    PROPOSE_RESOLVE,
     PROPOSE_REVERSAL,
-    PURGE,
+    PROPOSE_RUN,
     REPLAY,
-    RESOLVE,
     REVERSALS_MAX,
-    SPREAD_S_MAX,
+    RUN,
+    RUN_ACTS,
     TARGETS_MAX,
     Command,
     CommandInvalid,
@@ -67,6 +64,7 @@ def test_each_new_command_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("action", "purge"),
         ("action", "purge-everything"),
         ("actor", ""),
         ("actor", 7),
@@ -172,7 +170,7 @@ def test_an_approval_of_nothing_is_refused(proposal: object) -> None:
 def test_only_an_approval_has_a_proposal() -> None:
     tree: dict[str, Any] = json.loads(encode(approve(proposed(), "bob", "checked", AT)))
     with pytest.raises(CommandInvalid):
-        decode(json.dumps(tree | {"action": "propose_replay"}).encode())
+        decode(json.dumps(tree | {"action": "propose_reversal"}).encode())
 
 
 def test_a_reversal_of_too_many_bookings_is_refused() -> None:
@@ -206,16 +204,18 @@ def test_a_target_is_read_back_from_its_word() -> None:
             target_of_text(text)
 
 
+def run(action: str = RUN, act: str = REPLAY, **options: Any) -> Command:
+    return Command(
+        "c1", "ledger", LINEAGE, action, (), "ada", "directory mended", AT, selection="ab" * 32, act=act, **options
+    )
+
+
 @pytest.mark.parametrize(
     "options",
-    [
-        {"mode": ReplayMode.WITH_FOLLOWERS, "interval_us": 1_000},
-        {"force": True},
-        {"interval_us": int(SPREAD_S_MAX * 1e6)},
-    ],
+    [{"mode": ReplayMode.WITH_FOLLOWERS}, {"force": True}, {"per_s": 0.5}],
 )
-def test_a_replay_says_how(options: dict[str, Any]) -> None:
-    given = replace(command(), **options)
+def test_the_run_of_a_replay_says_how(options: dict[str, Any]) -> None:
+    given = run(**options)
     reported = decode(encode(given))
     assert reported == given
     assert {name: getattr(reported, name) for name in options} == options
@@ -226,43 +226,41 @@ def test_a_replay_says_how(options: dict[str, Any]) -> None:
     [
         ("mode", "sideways"),
         ("mode", None),
-        ("interval_us", -1),
-        ("interval_us", True),
-        ("interval_us", 0.5),
-        ("interval_us", int(SPREAD_S_MAX * 1e6) + 1),
+        ("per_s", 0),
+        ("per_s", True),
+        ("per_s", "2"),
         ("expects", "in_place"),
         ("mode", "superseded"),
         ("force", 1),
         ("proposal", None),
     ],
 )
-def test_a_replay_that_says_it_wrongly_is_refused(field: str, value: object) -> None:
-    tree: dict[str, Any] = json.loads(encode(command()))
+def test_a_run_that_says_it_wrongly_is_refused(field: str, value: object) -> None:
+    tree: dict[str, Any] = json.loads(encode(run()))
     with pytest.raises(CommandInvalid):
         decode(json.dumps(tree | {field: value}).encode())
 
 
-def test_a_replay_that_would_hold_places_for_too_long_says_how_many_targets_to_send() -> None:
-    targets = [seen(number, number) for number in range(1, 63)]
-    with pytest.raises(CommandInvalid, match="send 61 of them at a time"):
-        encode(replace(command(), targets=tuple(targets), interval_us=1_000_000))
-
-
-@pytest.mark.parametrize("field", ["mode", "interval_us", "force"])
-def test_how_to_replay_is_no_part_of_a_purge(field: str) -> None:
-    tree: dict[str, Any] = json.loads(
-        encode(Command.with_new_id("ledger", LINEAGE, PURGE, [seen(1, 1)], "ada", "garbage", AT))
-    )
-    value = {"mode": "alone", "interval_us": 0, "force": False}[field]
+@pytest.mark.parametrize("field", ["mode", "per_s", "force"])
+def test_how_to_replay_is_a_runs_to_say(field: str) -> None:
+    tree: dict[str, Any] = json.loads(encode(command()))
+    value = {"mode": "alone", "per_s": 1.0, "force": False}[field]
     with pytest.raises(CommandInvalid, match="fields"):
         decode(json.dumps(tree | {field: value}).encode())
 
 
+@pytest.mark.parametrize("options", [{"mode": ReplayMode.WITH_FOLLOWERS}, {"force": True}, {"per_s": 0.5}])
+@pytest.mark.parametrize("act", [act for act in RUN_ACTS if act != REPLAY])
+def test_how_to_replay_is_no_part_of_a_closing(act: str, options: dict[str, Any]) -> None:
+    assert decode(encode(run(act=act))) == run(act=act)
+    with pytest.raises(CommandInvalid, match="for a replay only"):
+        encode(run(act=act, **options))
+
+
 @pytest.mark.parametrize(
-    ("proposal", "act"), [(PROPOSE_PURGE, "purge"), (PROPOSE_RESOLVE, "resolve"), (PROPOSE_REVERSAL, "reverse")]
+    ("first", "act"), [(proposed(), "reverse"), *((run(PROPOSE_RUN, act), RUN) for act in RUN_ACTS)]
 )
-def test_what_needs_two_people_is_proposed_and_approved_in_the_same_way(proposal: str, act: str) -> None:
-    first = Command.with_new_id("ledger", LINEAGE, proposal, [seen(7, 9)], "ada", "a test that went live", AT)
+def test_what_needs_two_people_is_proposed_and_approved_in_the_same_way(first: Command, act: str) -> None:
     approval = decode(encode(approve(first, "bob", "checked", AT)))
     assert approval.action == act
     assert encode(approval.proposed_command) == encode(first)
@@ -271,10 +269,3 @@ def test_what_needs_two_people_is_proposed_and_approved_in_the_same_way(proposal
 def test_only_a_proposal_is_approved() -> None:
     with pytest.raises(CommandInvalid, match="isn.t a proposal"):
         approve(command(), "bob", "checked", AT)
-
-
-@pytest.mark.parametrize("act", [PURGE, RESOLVE])
-def test_one_person_alone_closes_few_items_without_a_proposal(act: str) -> None:
-    given = Command.with_new_id("ledger", LINEAGE, act, [seen(7, 9)], "ada", "booked by hand", AT)
-    assert decode(encode(given)) == given
-    assert given.proposal is None

@@ -19,7 +19,7 @@ from journal.schema import JournalRow
 from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from operations.audit_log import AuditEntry, AuditOutcome
-from operations.command import PROPOSE_PURGE, Command
+from operations.command import PROPOSE_REVERSAL, Command
 from operations.commands import CommandNotSent, SentCommand, decode
 from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderRefused, OrderSender, OrderService
 from operations.recorder import Recorder
@@ -120,7 +120,7 @@ def test_an_actor_who_may_order_nothing_orders_nothing(journal: Path) -> None:
     log, kafka = AuditEntries(), OrdersProducer()
     orders = OrderSender(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "api"), check_actor)
     with pytest.raises(NotSignedIn):
-        orders.send(Command.with_new_id("ledger", "l1", "purge", [seen(journal, 1)], "zoe", "why", AT), "it")
+        orders.send(Command.with_new_id("ledger", "l1", "replay", [seen(journal, 1)], "zoe", "why", AT), "it")
     assert (kafka.sent, [entry.outcome for entry in log.entries]) == ([], [AuditOutcome.REFUSED])
 
 
@@ -183,10 +183,10 @@ def test_the_commands_of_one_act_are_one_entry_that_names_those_that_were_sent()
     orders = OrderSender(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "cli"))
     kafka.down_after = 2
     commands = [
-        Command.with_new_id("ledger", "l", PROPOSE_PURGE, [ItemTarget(n, n, "0" * 16)], "ada", "gone", AT)
+        Command.with_new_id("ledger", "l", PROPOSE_REVERSAL, [ItemTarget(n, n, "0" * 16)], "ada", "gone", AT)
         for n in (1, 2, 3)
     ]
-    with pytest.raises(CommandNotSent), orders.begin_act("ada", "propose_purge", "three items", "gone") as giving:
+    with pytest.raises(CommandNotSent), orders.begin_act("ada", "propose_reversal", "three items", "gone") as giving:
         for command in commands:
             giving.send(command)
     [entry] = log.entries

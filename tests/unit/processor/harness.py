@@ -241,12 +241,8 @@ class Engine:
 
     def replay(self, targets: Sequence[tuple[int, int]], command_id: str) -> None:
         """A replay command of several items, each with the seq of its last row as it was seen."""
-        self.order("replay", targets, command_id)
-
-    def order(self, action: str, targets: Sequence[tuple[int, int]], command_id: str) -> None:
-        """A command about several items, each with the seq of its last row as it was seen."""
         named = tuple(self.target(item_seq, seen_seq) for item_seq, seen_seq in targets)
-        command = Command(command_id, "ledger", self.lineage, action, named, "ada", "mended", NOW)
+        command = Command(command_id, "ledger", self.lineage, "replay", named, "ada", "mended", NOW)
         self.send(CONTROL, encode(command), [])
 
     def target(self, item_seq: int, seen_seq: int) -> ItemTarget:

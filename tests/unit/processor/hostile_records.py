@@ -106,7 +106,7 @@ ODD_COMMANDS: dict[str, bytes] = {
         {
             "command_id": "c-odd",
             "stream": "ledger",
-            "action": "purge",
+            "action": "replay",
             "targets": [[1, 1]],
             "actor": "ada",
             "reason": "mended",

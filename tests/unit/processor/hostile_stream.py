@@ -13,6 +13,7 @@ from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.limits import AloneLimits
 from processor.errors.classify import RETRY_AFTER_S_MAX
 from processor.settings import DeadHead
 from tests.unit.processor.fakes import Same, booked
@@ -27,7 +28,7 @@ from tests.unit.processor.hostile_records import (
     OddAdapter,
     odd_event,
 )
-from tests.unit.processor.ordering import command
+from tests.unit.processor.ordering import command, send_run
 
 ROUNDS_MAX = 60
 
@@ -78,7 +79,10 @@ def run(folder: Path, policy: DeadHead, todo: Sequence[HostileBatch]) -> None:
     :raises AssertionError: something wasn't decided, or an order wasn't obeyed; whatever else is raised stopped the
         stream
     """
-    stream = HostileStream(Engine(folder, dead_head=policy))
+    engine = Engine(folder, dead_head=policy)
+    engine.limit_one_person(AloneLimits(items_max=10**6))
+    engine.start()
+    stream = HostileStream(engine)
     try:
         for step in todo:
             stream.take(step)
@@ -119,9 +123,11 @@ class HostileStream:
         engine.clock.advance(step.seconds)
         self.batch()
 
-    def order(self, action: str, row: JournalRow) -> None:
+    def order(self, action: str, *rows: JournalRow) -> None:
+        """Has items replayed by a command, or closed by a run."""
         self.orders += 1
-        command(self.engine, action, ItemTarget.of_row(row), actor=f"ada-{self.orders}")
+        give = command if action == "replay" else send_run
+        give(self.engine, action, *map(ItemTarget.of_row, rows), actor=f"ada-{self.orders}")
 
     def batch(self) -> list[JournalRow]:
         """A batch: whatever was sent is decided in it, each offset once."""
@@ -142,13 +148,15 @@ class HostileStream:
         engine = self.engine
         engine.handler.script.clear()
         engine.adapters["stripe"] = Same()
+        self.batch()  # in which the last runs act
         for _ in range(ROUNDS_MAX):
             left = [row for row in self.last_rows() if row.topic == EVENTS and row.decision in OPEN_DECISIONS]
             if not left:
                 break
             dead = [row for row in left if row.decision is Decision.DEAD]
-            for row in dead:
-                self.order("purge", row)
+            if dead:
+                self.order("purge", *dead)
+            self.batch()
             engine.clock.advance(RETRY_AFTER_S_MAX)
             self.batch()
             decided = {row.item_seq: row.decision for row in self.last_rows()}

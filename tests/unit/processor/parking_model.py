@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from journal.index import Index
@@ -29,12 +29,11 @@ class Before(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """A command about events as they were seen: each with its version then."""
+    """A command or a run of events as they were seen: each with its version then."""
 
     action: str
     targets: tuple[tuple[ModelEvent, int], ...]
     mode: ReplayMode = ReplayMode.ALONE
-    interval_s: int = 0
     force: bool = False
 
 
@@ -196,23 +195,17 @@ class Model:
         targets = sorted(order.targets, key=lambda target: target[0].order)
         if order.mode is ReplayMode.WITH_FOLLOWERS:
             accepted = [event for group in self._groups(targets) for event in self._with_followers(group, order)]
-            accepted.sort(key=lambda event: event.order)
-            for event in accepted:
+            for event in sorted(accepted, key=lambda event: event.order):
                 self._replayed(event, now)
         else:
-            accepted = []
             for event, seen in targets:
                 if self._may_be_replayed(event, seen, order):
                     self._replayed(event, now)
-                    accepted.append(event)
-        for number, event in enumerate(accepted):
-            event.due = now + number * timedelta(seconds=order.interval_s)
 
     def close(self, order: Order) -> None:
         """A purge, a resolve or a release of events as they were seen."""
         for event, seen in order.targets:
-            tried = event.is_dead or (event.state != "replayed" and (event.attempt > 0 or event.suspect))
-            if event not in self.open_before or event.version != seen or not tried:
+            if event not in self.open_before or event.version != seen or not event.is_dead:
                 continue
             if order.action == "release" and event.kind == "conflict":
                 continue

@@ -24,8 +24,9 @@ from journal.index import Index
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
 from journal.target import ItemTarget, hash_head
-from operations.command import Command, ReplayMode
+from operations.command import RUN, Command, ReplayMode
 from operations.commands import encode
+from operations.frozen import SCHEMA, FrozenSelection, Selection, command_id_of
 from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
@@ -59,6 +60,15 @@ class SearchAct:
     action: str
     events: tuple[int, ...]
     mode: ReplayMode = ReplayMode.ALONE
+
+
+@dataclass(frozen=True)
+class RunToCome:
+    """What a run does with events: each by its order, with its version as it was seen."""
+
+    action: str
+    targets: tuple[tuple[int, int], ...]
+    mode: ReplayMode
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,10 @@ class SearchState:
     sent: tuple[tuple[str, ModelEvent, KafkaRecord], ...] = ()
     bodies: tuple[tuple[str, str | None], ...] = ()
     """Entity and fact of each first delivery."""
+    runs: tuple[RunToCome, ...] = ()
+    """Runs that began and act in the next batch."""
+    begun: Mapping[int, JournalRow] = field(default_factory=dict)
+    """The rows of runs' commands, by seq."""
 
     @property
     def records(self) -> int:
@@ -120,9 +134,14 @@ class SearchState:
         waits = [(ranks[entity], event.key, event.is_changed, event.fact) for entity, event, _ in self.sent]
         names = [ranks[entity] for entity in self.model.entities]
         bodies = [(ranks[entity], fact) for entity, fact in self.bodies]
+        by_order = {event.order: event for event in events}
+        runs = [
+            (run.action, run.mode, [(order, by_order[order].version == seen) for order, seen in run.targets])
+            for run in self.runs
+        ]
         index = Counter(key[:1] for key in self.store if not key.startswith(index_layout.EVENT))
         facts, free = sorted(self.model.facts), sorted(self.model.free)
-        whole = (said, waits, names, facts, free, bodies, self._blocked(), sorted(index.items()))
+        whole = (said, waits, names, facts, free, bodies, self._blocked(), sorted(index.items()), runs)
         return hashlib.sha256(repr(whole).encode()).digest()
 
     def _in(self, due: datetime | None) -> float | None:
@@ -171,6 +190,7 @@ class Search:
         self.batches = 0
         self._adapter = Same()
         self._bodies: dict[str, bytes] = {}
+        self._frozen: dict[str, FrozenSelection] = {}
 
     def run(self) -> None:
         """Until no world is new."""
@@ -233,9 +253,9 @@ class Search:
                 if action == "replay ignored":
                     if event.state in ("ignored", "unknown", "replayed"):
                         yield SearchAct("replay", (event.order,))
-                elif event.is_dead or (action != "replay" and event.is_open):
+                elif event.is_dead and (action == "replay" or not world.runs):
                     yield SearchAct(action, (event.order,))
-        if "replay" in self.scope.actions:
+        if "replay" in self.scope.actions and not world.runs:
             for events in world.model.entities.values():
                 dead = tuple(event.order for event in events if event.is_dead)
                 if len(dead) > 1:
@@ -259,7 +279,7 @@ class Search:
         after = replace(world, model=world.model.copy(), clock=now, sent=sent_before)
         for arrival in arrivals:
             self._arrive(after, arrival)
-        orders, records = self._orders(after, acts)
+        orders, begins, records = self._orders(after, acts)
         clock = ManualClock(after.clock)
         journal = UnwrittenJournal(marks=after.marks, notes=dict(after.notes))
         store = DictStore(after.store)
@@ -274,6 +294,8 @@ class Search:
         assert len(oracle.log) >= len(words), "not every answer was asked for"
         after.marks, after.notes, after.store = journal.marks, journal.notes, store.kept
         after.next_seq += len(journal.rows)
+        after.runs += begins
+        after.begun = {**after.begun, **{row.seq: row for row in journal.rows if row.event_type == RUN and row.first}}
         after.last = {**after.last, **{row.offset: row for row in journal.rows if row.topic == EVENTS}}
         self._agrees(after, engine)
         return after, [call.outcome for call in oracle.log]
@@ -293,13 +315,14 @@ class Search:
             lineage=LINEAGE,
         )
         index = Index(store)  # type: ignore[arg-type]
-        rows = {row.seq: row for row in world.last.values()}
+        rows = {row.seq: row for row in world.last.values()} | dict(world.begun)
         known = BatchLookups(
             index,
             {"stripe": self._adapter},  # type: ignore[dict-item]
             rows_of=lambda seqs: {seq: rows[seq] for seq in seqs if seq in rows},
             bodies_of=lambda hashes: {sha256: self._bodies[sha256] for sha256 in hashes},
             applied_upto=lambda after: find_applied_upto(world.last.values(), after),
+            selections=self._frozen.__getitem__,
         )
         return Batches(
             self._rules,
@@ -325,20 +348,52 @@ class Search:
         record = KafkaRecord(EVENTS, 0, event.order, None, [], named)
         world.sent = (*world.sent, (entity, event, record))
 
-    def _orders(self, world: SearchState, acts: Sequence[SearchAct]) -> tuple[list[Order], list[KafkaRecord]]:
+    def _orders(
+        self, world: SearchState, acts: Sequence[SearchAct]
+    ) -> tuple[list[Order], tuple[RunToCome, ...], list[KafkaRecord]]:
+        """Replays of their own, which the next batch obeys, the runs that begin in it, and the records of both."""
         by_order = {event.order: event for event in world.model.events()}
-        orders, records = [], []
+        orders, begins, records = [], [], []
         for number, act in enumerate(acts):
             events = [by_order[order] for order in act.events]
             rows = [world.last[event.order] for event in events]
             targets = tuple(ItemTarget(row.item_seq, row.seq, hash_head(row.row_hash)) for row in rows)
             offset = world.marks[CONTROL][0] + number
-            paced = act.action == "replay"
-            command = Command(f"c{offset}", "ledger", LINEAGE, act.action, targets, "ada", "mended", NOW)
-            command = replace(command, mode=act.mode) if paced else command
+            if act.action == "replay" and act.mode is ReplayMode.ALONE:
+                command = Command(f"c{offset}", "ledger", LINEAGE, act.action, targets, "ada", "mended", NOW)
+                orders.append(Order(act.action, tuple((event, event.version) for event in events)))
+            else:
+                digest = self._freeze(targets, offset)
+                name = command_id_of(digest)
+                command = Command(
+                    name,
+                    "ledger",
+                    LINEAGE,
+                    RUN,
+                    (),
+                    "ada",
+                    "mended",
+                    NOW,
+                    None,
+                    act.mode,
+                    selection=digest,
+                    act=act.action,
+                )
+                begins.append(RunToCome(act.action, tuple((event.order, event.version) for event in events), act.mode))
             records.append(KafkaRecord(CONTROL, 0, offset, encode(command), []))
-            orders.append(Order(act.action, tuple((event, event.version) for event in events), act.mode))
-        return orders, records
+        return orders, tuple(begins), records
+
+    def _freeze(self, targets: Sequence[ItemTarget], offset: int) -> str:
+        """A selection of its own for each command."""
+        digest = hashlib.sha256(repr((offset, targets)).encode()).hexdigest()
+        if digest not in self._frozen:
+            frozen = sorted(targets, key=lambda target: target.item_seq)
+            rows = [(target.item_seq, target.seen_seq, int(target.seen_hash, 16), 0) for target in frozen]
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+            selection = Selection("ledger", NOW, "ada", "", "{}", len(rows), 0, LINEAGE, digest=digest)
+            self._frozen[digest] = FrozenSelection(selection, table)
+        return digest
 
     def _batched(
         self, world: SearchState, engine: Batches, oracle: Oracle, orders: Sequence[Order], journal: UnwrittenJournal
@@ -349,7 +404,13 @@ class Search:
         world.sent = ()
         world.model.begins_batch()
         assert world.model.batch(world.clock, oracle.log) == engine.is_blocked
-        self._obeyed(world, orders)
+        by_order = {event.order: event for event in world.model.events()}
+        runs = [
+            Order(run.action, tuple((by_order[order], seen) for order, seen in run.targets), run.mode)
+            for run in world.runs
+        ]
+        world.runs = ()
+        self._obeyed(world, [*orders, *runs])
 
     def _while_blocked(
         self,

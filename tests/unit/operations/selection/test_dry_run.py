@@ -10,9 +10,9 @@ from dead_letters.listing import Filter
 from operations.command import ReplayMode
 from operations.selection import dry_run
 from operations.selection.dry_run import DryRuns, ForecastRequest, Verdict
+from operations.selection.model import RunRequest
 from processor.settings import DeadHead
 from tests.unit.operations.selection.bench import SelectionBench
-from tests.unit.processor.ordering import order
 
 
 def dry_runs(bench: SelectionBench) -> DryRuns:
@@ -102,17 +102,17 @@ def test_a_conflict_is_reported_as_one(bench: SelectionBench) -> None:
 
 def test_other_content_runs_once_the_copy_that_held_its_key_is_purged(bench: SelectionBench) -> None:
     bench.dead(1, entity="e")
-    first = bench.engine.journal.rows[0]
     bench.engine.post("evt_0_0", "e", content="other")
     bench.decide()
-    order(bench.engine, "purge", str(first.event_key))
-    bench.decide()
+    bench.selections.freeze(Filter(items=(1,)), "ada")
+    bench.runs.start(1, RunRequest("purge", "garbage"), "ada")
+    bench.round(2)
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    assert dict(reported.make(1, ForecastRequest()).counts) == {Verdict.IN_PLACE: 1}
-    bench.replay(1)
+    assert dict(reported.make(2, ForecastRequest()).counts) == {Verdict.IN_PLACE: 1}
+    bench.replay(2)
     bench.round(4)
-    assert bench.states(1) == ["applied"]
+    assert bench.states(2) == ["applied"]
 
 
 def test_a_replay_with_followers_is_refused_whole_where_one_of_them_is_not_selected(tmp_path: Path) -> None:

@@ -18,15 +18,14 @@ from dead_letters.listing import Filter
 from journal.open_item import is_other_content
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import Command, ReplayMode
-from operations.commands import encode
+from operations.command import ReplayMode
 from operations.selection.dry_run import ForecastRequest, ItemForecast, Verdict
 from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.fakes import Stuck
-from tests.unit.processor.harness import CONTROL, NOW
+from tests.unit.processor.ordering import run_order
 
 REPLAYS_MAX = 2
 BATCHES_MAX = 30
@@ -86,20 +85,10 @@ class StreamHistory:
         if items:
             row = items[which % len(items)]
             options = {"mode": mode} if action == "replay" else {}
-            self.order(action, [ItemTarget.of_row(row)], **options)
+            run_order(self.bench.engine, action, ItemTarget.of_row(row), **options)
 
     def passes(self, seconds: float) -> None:
         self.bench.engine.advance(seconds)
-
-    def order(self, action: str, targets: Sequence[ItemTarget], **options: Any) -> list[JournalRow]:
-        engine = self.bench.engine
-        name = f"{action}-{len(engine.journal.rows)}"
-        engine.send(
-            CONTROL,
-            encode(Command(name, "ledger", engine.lineage, action, tuple(targets), "ada", "why", NOW, **options)),
-            [],
-        )
-        return engine.batch()
 
     def rest(self) -> None:
         """Until nothing is due; what is due later waits, since no time passes."""
@@ -147,23 +136,27 @@ def test_the_dry_runs_word_is_the_processors(
         history = StreamHistory(bench)
         history.do(before)
         assume(bench.engine.index.dead_count() > 0)
-        bench.selections.freeze(Filter(), "ada")
+        number = bench.selections.freeze(Filter(), "ada").number
         history.do(since)
         asked = replace(asked, dead_head=dead_head.value, replays_max=REPLAYS_MAX)
-        bench.dry_runs.make(1, asked)
-        reported = list(bench.dry_runs.iterate_forecasts(1))
+        bench.dry_runs.make(number, asked)
+        reported = list(bench.dry_runs.iterate_forecasts(number))
         _agrees(history, reported, asked)
 
 
 def _agrees(history: StreamHistory, reported: Sequence[ItemForecast], asked: ForecastRequest) -> None:
     """The same words are said by deciding it, and by what becomes of it then."""
-    before = {item.row.item_seq: item.row for item in history.bench.engine.index.open_items()}
-    targets = [one.target for one in reported]
-    rows = history.order("replay", targets, mode=asked.mode, force=asked.force)
-    [control] = [row for row in rows if row.topic == CONTROL and row.first]
-    taken = {row.item_seq: row for row in rows if row.decision is Decision.REPLAYED and row.cause_seq == control.seq}
+    engine = history.bench.engine
+    before = {item.row.item_seq: item.row for item in engine.index.open_items()}
+    run = run_order(engine, "replay", *(one.target for one in reported), mode=asked.mode, force=asked.force)
+    assert run.portion is not None
+    taken = {
+        row.item_seq: row
+        for row in engine.journal.rows
+        if row.decision is Decision.REPLAYED and row.cause_seq == run.portion.seq
+    }
     accepted = {one.target.item_seq for one in reported if _is_accepted(one, asked)}
-    assert taken.keys() == accepted, (reported, control.reason)
+    assert taken.keys() == accepted, (reported, run.refusals)
     for one in reported:
         row = taken.get(one.target.item_seq)
         if one.verdict is Verdict.IN_PLACE:
@@ -171,7 +164,7 @@ def _agrees(history: StreamHistory, reported: Sequence[ItemForecast], asked: For
         elif one.verdict is Verdict.BEHIND:
             assert row is not None and not row.blocking, one
         elif row is None and one.verdict not in (Verdict.MOVED, Verdict.DONE):
-            assert one.why in str(control.reason) or "more" in str(control.reason), (one, control.reason)
+            assert one.why in run.refusals, (one, run.refusals)
     history.rest()
     for one in reported:
         if one.target.item_seq in taken:

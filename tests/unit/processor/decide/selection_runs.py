@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from core.decision import Decision
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from operations.command import PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command
 from operations.commands import encode
-from operations.frozen import SCHEMA, FrozenSelection, PortionResult, Selection, command_id_of, each_line
+from operations.frozen import PortionResult, command_id_of
 from tests.unit.processor.harness import CONTROL, NOW, Engine
+from tests.unit.processor.ordering import freeze
 
 
 def dead(engine: Engine, count: int, entity: str = "", times: int = 1) -> None:
@@ -30,16 +30,8 @@ def last_rows(engine: Engine) -> dict[int, JournalRow]:
 def frozen(engine: Engine, seqs: Sequence[int] = ()) -> str:
     """The digest of what is dead, or of single items, as they are now."""
     rows = [row for row in last_rows(engine).values() if row.decision is Decision.DEAD or row.item_seq in seqs]
-    rows = sorted((row for row in rows if not seqs or row.item_seq in seqs), key=lambda row: row.item_seq)
-    columns = [
-        [row.item_seq for row in rows],
-        [row.seq for row in rows],
-        [int(row.row_hash[:16], 16) for row in rows],
-        list(each_line(row.entity_key for row in rows)),
-    ]
-    table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
-    selection = Selection("ledger", NOW, "ada", "", "{}", len(rows), len(engine.journal.rows), engine.lineage)
-    return engine.selections.put(FrozenSelection(selection, table)).digest
+    rows = [row for row in rows if not seqs or row.item_seq in seqs]
+    return freeze(engine, [ItemTarget.of_row(row) for row in rows])
 
 
 def command(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Command:

@@ -10,6 +10,7 @@ from core.work import MissingPredecessor, Outcome, PreviousEvent, PreviousEventD
 from processor.settings import DeadHead, RetrySettings
 from tests.unit.processor.fakes import Stuck, booked
 from tests.unit.processor.harness import CONTROL, POLICY, Engine
+from tests.unit.processor.ordering import close
 
 BUG = ZeroDivisionError("division by zero")
 
@@ -67,8 +68,7 @@ def test_followers_that_waited_for_a_person_learn_what_became_of_their_head(tmp_
     engine.handler.fails(head, BUG)
     engine.handler.script[follower] = gives_up
     engine.batch()
-    engine.order("purge", [(row.item_seq, row.seq) for row in engine.journal.rows if row.event_key == head], "c1")
-    engine.batch()
+    close(engine, "purge", head)
     engine.start()
     engine.advance(0)
     rows = {row.event_key: row for row in engine.journal.rows}

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from processor.settings import DeadHead
 from tests.unit.processor.fakes import Stuck
 from tests.unit.processor.harness import Engine
+from tests.unit.processor.ordering import run_order
 
 LIMIT = 150
 ENTITIES, FOLLOWERS = 60, 40
@@ -49,8 +51,8 @@ def stuck_lines(engine: Engine, entities: int, followers: int, tries: int = 1, c
 
 
 def tried(rows: list[JournalRow]) -> list[JournalRow]:
-    """Without those that wake the next one behind."""
-    return [row for row in rows if row.decision != "parked"]
+    """Without those that wake the next one behind, and the end of a run."""
+    return [row for row in rows if row.decision not in ("parked", "portion")]
 
 
 def in_order(engine: Engine, lines: list[list[str]]) -> bool:
@@ -111,8 +113,10 @@ def test_what_a_purge_releases_keeps_to_the_limit(engine: Make) -> None:
         stream.advance(20)
     dead = stream.dead_letters.published
     assert len(dead) == len(lines), "each had its tries, however much waits behind the others"
-    stream.order("purge", [(row.item_seq, row.seq) for row in dead], "c1")
-    assert len(stream.batch()) == 1 + 2 * len(lines)
+    decided = run_order(stream, "purge", *(ItemTarget.of_row(row) for row in dead))
+    assert decided.refusals == ""
+    woken = [row for row in stream.journal.rows if "which held it back, was purged" in (row.reason or "")]
+    assert len(woken) == len(lines)
     while rows := stream.advance(0.01):
         assert len(tried(rows)) <= LIMIT
     assert in_order(stream, [line[1:] for line in lines])

@@ -10,14 +10,24 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
-from journal.schema import JournalRow
-from operations.command import Command, ReplayMode, approve
-from operations.commands import encode
+from operations.command import PROPOSE_RUN, ReplayMode
 from operations.limits import AloneLimits
 from processor.decide.two_people import HAVE_IT_APPROVED
 from tests.unit.processor.fakes import ignored
-from tests.unit.processor.harness import CONTROL, NOW, Engine
-from tests.unit.processor.ordering import command, decided, given, last, order, target
+from tests.unit.processor.harness import CONTROL, Engine
+from tests.unit.processor.ordering import (
+    RunDecision,
+    approve_run,
+    approved_run,
+    close,
+    command,
+    decided,
+    last,
+    order,
+    run_order,
+    send_run,
+    target,
+)
 
 BUG = ZeroDivisionError("division by zero")
 EACH_MINOR = 400
@@ -62,16 +72,9 @@ def passed_over(engine: Engine, event_id: str) -> str:
     return key
 
 
-def give(engine: Engine, reported: Command) -> JournalRow:
-    engine.send(CONTROL, encode(reported), [])
-    return decided(engine)
-
-
-def by_two(engine: Engine, act: str, keys: list[str], approver: str = "bob", **options: Any) -> JournalRow:
-    """Proposed by ada, then approved; the approval's row."""
-    proposed = given(engine, f"propose_{act}", *(target(engine, key) for key in keys), **options)
-    assert give(engine, proposed).decision is Decision.RESOLVED
-    return give(engine, approve(proposed, approver, "checked", NOW))
+def by_two(engine: Engine, keys: list[str], approver: str = "bob", **options: Any) -> RunDecision:
+    """Replayed as ada proposed and another person approved."""
+    return approved_run(engine, "replay", *(target(engine, key) for key in keys), by=approver, **options)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -105,12 +108,12 @@ def test_each_account_has_a_day_of_its_own(engine: Engine, act: str, restarts: b
     keys = dead(engine, 4)
     rows = []
     for actor, key in zip(("ada", "ada", " ADA ", "bob"), keys, strict=True):
-        rows.append(order(engine, act, key, actor=actor))
+        rows.append(close(engine, act, key, actor=actor))
         if restarts:
             engine.start(keeps_index=False)
-    assert [row.decision is not Decision.IGNORED for row in rows] == [True, True, False, True]
+    assert [row.begun.decision is not Decision.IGNORED for row in rows] == [True, True, False, True]
     done = "replayed" if act == "replay" else "closed"
-    assert f"1 item after 2 {done} in the last 24 hours" in str(rows[2].reason)
+    assert f"1 item after 2 {done} in the last 24 hours" in rows[2].refusals
 
 
 def test_a_row_notes_what_one_account_did_alone(engine: Engine) -> None:
@@ -130,25 +133,24 @@ def test_a_day_later_it_counts_no_more(engine: Engine) -> None:
 def test_replays_and_purges_have_limits_of_their_own(engine: Engine) -> None:
     limited(engine, items_max=1, amounts_minor_max={"EUR": EACH_MINOR}, replay_items_max=2)
     one, two, three, four = dead(engine, 4)
-    assert order(engine, "purge", one).decision is Decision.PURGED
+    close(engine, "purge", one)
+    assert last(engine, one).decision is Decision.PURGED
     assert order(engine, "replay", two, three).decision is Decision.REPLAYED
-    assert order(engine, "purge", four).decision is order(engine, "replay", four).decision is Decision.IGNORED
+    assert "after 1 closed" in close(engine, "purge", four).refusals
+    assert order(engine, "replay", four).decision is Decision.IGNORED
 
 
 def test_what_two_people_replay_does_not_count(engine: Engine) -> None:
     keys = dead(engine, 5)
-    assert by_two(engine, "replay", keys[:3]).decision is Decision.REPLAYED
+    assert by_two(engine, keys[:3]).refusals == ""
     for name, key in (("ada", keys[3]), ("bob", keys[4])):
         assert order(engine, "replay", key, actor=name).decision is Decision.REPLAYED
 
 
-@pytest.mark.parametrize("mode", [ReplayMode.ALONE, ReplayMode.WITH_FOLLOWERS])
-def test_a_replay_that_is_refused_leaves_its_items_to_the_next_command_of_the_batch(
-    engine: Engine, mode: ReplayMode
-) -> None:
+def test_a_replay_that_is_refused_leaves_its_items_to_the_next_command_of_the_batch(engine: Engine) -> None:
     keys = dead(engine, 3)
     for names in (keys[::-1], keys[:1]):
-        command(engine, "replay", *(target(engine, key) for key in names), mode=mode)
+        command(engine, "replay", *(target(engine, key) for key in names))
     rows = [row for row in engine.batch() if row.topic == CONTROL]
     assert [row.decision for row in rows] == [Decision.IGNORED, Decision.REPLAYED]
     engine.advance(0)
@@ -162,49 +164,47 @@ def test_another_content_whose_replay_is_refused_still_may_take_the_key(engine: 
     engine.batch()
     better = target(engine, first)
     assert last(engine, first).error_class == "EventConflict"
-    command(engine, "purge", held)
+    run_order(engine, "purge", held)
     command(engine, "replay", *(target(engine, key) for key in others), better)
     command(engine, "replay", better)
-    rows = [row for row in engine.batch() if row.topic == CONTROL]
-    assert [row.decision for row in rows] == [Decision.PURGED, Decision.IGNORED, Decision.REPLAYED]
+    rows = [row for row in engine.batch() if row.topic == CONTROL and row.first]
+    assert [row.decision for row in rows] == [Decision.IGNORED, Decision.REPLAYED]
 
 
 @pytest.mark.parametrize("mode", [ReplayMode.ALONE, ReplayMode.WITH_FOLLOWERS])
 def test_more_is_replayed_by_two_as_it_was_proposed(engine: Engine, mode: ReplayMode) -> None:
     keys = dead(engine, 3)
     assert order(engine, "replay", *keys).decision is Decision.IGNORED
-    row = by_two(engine, "replay", keys, mode=mode, force=True, interval_us=1)
-    assert (row.decision, row.headers) == (Decision.REPLAYED, None)
+    decided_run = by_two(engine, keys, mode=mode, force=True)
+    assert (decided_run.begun.decision, decided_run.refusals) == (Decision.REPLAYED, "")
+    assert decided_run.portion is not None
+    assert "replayed_alone" not in str(decided_run.portion.headers)
     engine.advance(1)
     assert {last(engine, key).decision for key in keys} == {Decision.APPLIED}
 
 
 def test_a_proposal_tries_nothing(engine: Engine) -> None:
     keys = dead(engine, 2)
-    row = order(engine, "propose_replay", *keys)
-    assert (row.decision, row.reason) == (
-        Decision.RESOLVED,
-        "2 of 2 proposed to be replayed, nothing is done yet: garbage",
-    )
+    assert close(engine, "replay", *keys, action=PROPOSE_RUN).begun.decision is Decision.RESOLVED
     engine.advance(0)
     assert {last(engine, key).decision for key in keys} == {Decision.DEAD}
 
 
-@pytest.mark.parametrize("change", [{"force": True}, {"mode": ReplayMode.WITH_FOLLOWERS}, {"interval_us": 5}])
+@pytest.mark.parametrize("change", [{"force": True}, {"mode": ReplayMode.WITH_FOLLOWERS}, {"per_s": 5.0}])
 def test_an_approval_of_another_replay_than_was_proposed_is_refused(engine: Engine, change: dict[str, Any]) -> None:
     keys = dead(engine, 3)
-    proposed = given(engine, "propose_replay", *(target(engine, key) for key in keys))
-    give(engine, proposed)
-    row = give(engine, approve(replace(proposed, **change), "bob", "checked", NOW))
-    assert (row.decision, "no proposal" in str(row.reason)) == (Decision.IGNORED, True)
+    proposed = send_run(engine, "replay", *(target(engine, key) for key in keys), action=PROPOSE_RUN)
+    decided(engine)
+    refused = approve_run(engine, replace(proposed, **change), "bob")
+    assert (refused.begun.decision, "no proposal" in refused.refusals) == (Decision.IGNORED, True)
 
 
 @pytest.mark.parametrize("came", ["dead", "ignored"])
 @pytest.mark.parametrize("approver", ["ada", " ADA "])
 def test_who_proposed_does_not_approve_it(engine: Engine, came: str, approver: str) -> None:
     keys = dead(engine, 3) if came == "dead" else [passed_over(engine, "evt_9")]
-    row = by_two(engine, "replay", keys, approver=approver)
-    assert (row.decision, "another person must approve it" in str(row.reason)) == (Decision.IGNORED, True)
+    refused = by_two(engine, keys, approver=approver)
+    assert (refused.begun.decision, "another person must approve it" in refused.refusals) == (Decision.IGNORED, True)
 
 
 def test_ignored_events_count_with_dead_ones(engine: Engine) -> None:
@@ -213,14 +213,6 @@ def test_ignored_events_count_with_dead_ones(engine: Engine) -> None:
     refused = order(engine, "replay", ignored_one)
     assert (refused.decision, last(engine, ignored_one).decision) == (Decision.IGNORED, Decision.IGNORED)
     assert HAVE_IT_APPROVED in str(refused.reason)
-    assert by_two(engine, "replay", [ignored_one]).decision is Decision.REPLAYED
+    assert by_two(engine, [ignored_one]).refusals == ""
     engine.advance(0)
     assert last(engine, ignored_one).decision is Decision.APPLIED
-
-
-def test_a_proposal_of_what_cannot_be_tried_says_why(engine: Engine) -> None:
-    [key] = dead(engine, 1)
-    gone = target(engine, key)
-    order(engine, "purge", key)
-    row = give(engine, given(engine, "propose_replay", gone))
-    assert row.decision is Decision.IGNORED and str(row.reason).startswith("refused: ")

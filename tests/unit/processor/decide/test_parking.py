@@ -16,13 +16,14 @@ from core.keys import join_key
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import ApprovedProposal, Command, ReplayMode
+from operations.command import PROPOSE_RUN, Command, ReplayMode, approve
 from operations.commands import encode
 from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.processor.fakes import Crash, Down, Stuck, booked, ignored, unknown
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
+from tests.unit.processor.ordering import send_run
 from tests.unit.processor.parking_model import Model, Order
 from tests.unit.processor.parking_walk import HELD_S, ModelEvent
 
@@ -61,7 +62,6 @@ ORDERS = st.tuples(
     st.sampled_from([*["replay"] * 3, "purge", "resolve", "release", *["replay ignored"] * 2]),
     st.sets(st.integers(0, 3), min_size=1, max_size=3),
     st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS]),
-    st.sampled_from([0, 0, 3]),
     st.sampled_from([False, False, True]),
 )
 """What is ordered: the act, which of the events, and how a replay is to run."""
@@ -108,6 +108,8 @@ class Parking(RuleBasedStateMachine):
         self.model = Model(policy, drain_max, replays_max, due_max)
         self.sent: list[tuple[str, ModelEvent]] = []
         self.commands: list[Order] = []
+        self.began: list[Order] = []
+        self.runs: list[Order] = []
         self.proposed: list[tuple[Order, Command]] = []
         self.bodies: list[tuple[str, str, str]] = []
         self.offset = 0
@@ -132,7 +134,7 @@ class Parking(RuleBasedStateMachine):
         self,
         arriving: list[tuple[str, list[str]]],
         again: tuple[int, bool] | None,
-        orders: list[tuple[str, set[int], ReplayMode, int, bool]],
+        orders: list[tuple[str, set[int], ReplayMode, bool]],
         seconds: float,
         crash: str,
         restart: str,
@@ -182,38 +184,39 @@ class Parking(RuleBasedStateMachine):
         self.offset += 1
         return key
 
-    def _order(self, action: str, which: set[int], mode: ReplayMode, interval_s: int, force: bool) -> None:
-        """What can be replayed are dead events, or ignored ones; what is to be closed may be any that is open."""
+    def _order(self, action: str, which: set[int], mode: ReplayMode, force: bool) -> None:
+        """What can be replayed are dead events, or ignored ones; what is closed is dead."""
         events = [event for event in self.model.events() if self._may_be_ordered(action, event)]
         chosen = tuple((event, event.version) for number, event in enumerate(events) if number in which)
         if not chosen:
             return
         if action == "replay ignored":
-            self._send_order(Order("replay", chosen, interval_s=interval_s))
+            self._send_order(Order("replay", chosen))
         elif action == "replay":
-            self._send_order(Order(action, chosen, mode, interval_s, force))
+            self._send_order(Order(action, chosen, mode, force))
         else:
             self._send_order(Order(action, chosen))
 
     def _may_be_ordered(self, action: str, event: ModelEvent) -> bool:
         if action == "replay ignored":
             return event.state in ("ignored", "unknown", "applied", "replayed")
-        return event.is_dead or (action != "replay" and event.is_open)
+        return event.is_dead
 
     def _send_order(self, how: Order) -> None:
-        """A release is proposed first (`_approve`)."""
+        """Sends a replay as a command of its own where it can be one, else as a run. The run of a release is proposed
+        first (`_approve`)."""
         targets = tuple(ItemTarget.of_row(self._last(event)) for event, _ in how.targets)
         self.given += 1
-        number = f"c{self.given}"
-        action = "propose_release" if how.action == "release" else how.action
-        command = Command(number, "ledger", self.engine.lineage, action, targets, "ada", "mended", NOW)
-        if how.action == "replay":
-            command = replace(command, mode=how.mode, interval_us=how.interval_s * 1_000_000, force=how.force)
-        self.engine.send(CONTROL, encode(command), [])
-        if how.action == "release":
-            self.proposed.append((how, command))
-        else:
+        if (how.action, how.mode, how.force) == ("replay", ReplayMode.ALONE, False):
+            number = f"c{self.given}"
+            command = Command(number, "ledger", self.engine.lineage, "replay", targets, "ada", "mended", NOW)
+            self.engine.send(CONTROL, encode(command), [])
             self.commands.append(how)
+        elif how.action == "release":
+            self.proposed.append((how, send_run(self.engine, how.action, *targets, action=PROPOSE_RUN)))
+        else:
+            send_run(self.engine, how.action, *targets, mode=how.mode, force=how.force)
+            self.began.append(how)
 
     def _approve(self) -> None:
         """Another person approves the releases whose proposal is decided."""
@@ -222,11 +225,8 @@ class Parking(RuleBasedStateMachine):
             if join_key("payhook", first.command_id, first.action) not in decided:
                 continue
             self.proposed.remove((how, first))
-            approval = ApprovedProposal(first.command_id, first.actor, first.reason, first.at)
-            number = f"{first.command_id}-approved"
-            command = replace(first, command_id=number, action="release", actor="grace", proposal=approval)
-            self.engine.send(CONTROL, encode(command), [])
-            self.commands.append(how)
+            self.engine.send(CONTROL, encode(approve(first, "grace", "checked", NOW, first.command_id)), [])
+            self.began.append(how)
 
     def _batch(self) -> bool:
         """One batch, or orders and a probe where the stream is blocked, in the engine and in the model; whether it
@@ -257,7 +257,9 @@ class Parking(RuleBasedStateMachine):
         self.sent = []
         now, log = self.engine.clock.now(), list(self.engine.handler.log)
         assert self.model.batch(now, log) == self.engine.batches.is_blocked
+        runs, self.runs = self.runs, []
         self._obeyed()
+        self._carry_out(runs)
 
     def _probed(self) -> None:
         now, log = self.engine.clock.now(), list(self.engine.handler.log)
@@ -267,11 +269,16 @@ class Parking(RuleBasedStateMachine):
         assert self.engine.batches.is_blocked == (is_tried and all(call.outcome != "applied" for call in log))
 
     def _obeyed(self) -> None:
+        """Commands are carried out at once; runs that begin act in the next batch of a stream that isn't blocked."""
         commands, self.commands = self.commands, []
-        now = self.engine.clock.now()
-        for order in commands:
+        self._carry_out(commands)
+        self.runs += self.began
+        self.began = []
+
+    def _carry_out(self, orders: Sequence[Order]) -> None:
+        for order in orders:
             if order.action == "replay":
-                self.model.replay(order, now)
+                self.model.replay(order, self.engine.clock.now())
             else:
                 self.model.close(order)
 
@@ -305,9 +312,10 @@ class Parking(RuleBasedStateMachine):
         """Handlers work again, time passes, and every dead event is replayed: nothing is lost, and all is in order."""
         self.engine.handler.script.clear()
         for _ in range(ROUNDS_MAX):
-            if self.sent or self.commands or any(self._is_left(event) for event in self.model.events()):
+            on_way = [*self.sent, *self.commands, *self.began, *self.runs]
+            if on_way or any(self._is_left(event) for event in self.model.events()):
                 left = [event for event in self.model.events() if event.is_dead and self._is_left(event)]
-                if left:
+                if left and not self.began and not self.runs:
                     self._send_order(Order("replay", tuple((event, event.version) for event in left), force=True))
                 self.engine.clock.advance(60)
                 self._batch()
@@ -343,18 +351,18 @@ def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch() -> N
     the queue is purged in that batch. Who comes next is behind the dead one, and waits."""
     parking = Parking()
     parking.begins(policy=DeadHead.WAIT, drain_max=1, replays_max=1, due_max=1_000)
-    alone = (ReplayMode.ALONE, 0, False)
+    alone = (ReplayMode.ALONE, False)
     try:
+        _step(parking, arriving=[["ignored", "bug"], [], ["bug"], []])
         for _ in range(3):
             _step(parking)
-        _step(parking, arriving=[["ignored", "bug"], ["held"], ["stuck", "ignored"]])
-        _step(parking, arriving=[[]], seconds=20)
-        _step(parking, orders=[("replay", {0}, *alone), ("replay ignored", {0}, *alone)])
-        _step(parking, orders=[("replay", {0}, *alone), ("purge", {1}, *alone)])
-        woken = parking.model.events()[-1].due
+        states = [event.state for event in parking.model.events()]
+        assert states == ["ignored", "applied", "dead", "parked"]
+        _step(parking, orders=[("replay ignored", {0}, *alone), ("purge", {0}, *alone)])
         _step(parking)
-        assert woken is None
-        assert [event.state for event in parking.model.events()] == ["dead", "applied", "purged", "parked"]
+        woken = parking.model.events()[-1].due
+        states = [event.state for event in parking.model.events()]
+        assert (woken, states) == (None, ["dead", "applied", "purged", "parked"])
     finally:
         parking.teardown()
 
@@ -362,7 +370,7 @@ def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch() -> N
 def _step(
     parking: Parking,
     arriving: Sequence[list[str]] = (),
-    orders: Sequence[tuple[str, set[int], ReplayMode, int, bool]] = (),
+    orders: Sequence[tuple[str, set[int], ReplayMode, bool]] = (),
     seconds: float = 0,
 ) -> None:
     """One batch of an entity's new events and of orders, without a crash."""

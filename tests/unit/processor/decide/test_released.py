@@ -7,27 +7,29 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from journal.schema import JournalRow
 from tests.unit.processor.harness import Engine
-from tests.unit.processor.ordering import approval, command, decided, dying, given, last, mended, order, target
+from tests.unit.processor.ordering import (
+    RunDecision,
+    approved_run,
+    close,
+    dying,
+    last,
+    mended,
+    order,
+    target,
+)
 
 
-def released(engine: Engine, key: str, by: str = "grace") -> JournalRow:
+def released(engine: Engine, key: str, by: str = "grace") -> RunDecision:
     """Ada proposes the release of a key's last item, and another person approves it."""
-    seen = target(engine, key)
-    first = command(engine, "propose_release", seen)
-    decided(engine)
-    command(engine, "release", seen, actor=by, proposal=approval(first))
-    return decided(engine)
+    return approved_run(engine, "release", target(engine, key), by=by)
 
 
 @pytest.mark.parametrize("restart", ["", "index kept", "index lost"])
 def test_what_was_released_comes_again_and_is_decided_as_a_first_event(tmp_path: Path, restart: str) -> None:
     engine = Engine(tmp_path)
     [key] = dying(engine, "evt_1")
-    row = released(engine, key)
-    assert row.decision is Decision.RELEASED
-    assert row.reason == "1 of 1 released, as ada proposed (propose_release-1-ada-1)"
+    assert released(engine, key).begun.decision is Decision.RELEASED
     assert engine.freed == [key]
     mended(engine)
     if restart:
@@ -61,16 +63,15 @@ def test_a_released_event_that_comes_again_with_other_content_is_the_first_and_t
 def test_a_release_takes_two_people_however_small_it_is(tmp_path: Path, action: str) -> None:
     engine = Engine(tmp_path)
     [key] = dying(engine, "evt_1")
+    alone = close(engine, action, key)
     if action == "purge":
-        assert order(engine, "purge", key).reason == "1 of 1 purged"
+        assert engine.decisions(key) == ["dead", "purged"]
         return
-    seen = target(engine, key)
-    with pytest.raises(Exception, match="proposal"):
-        command(engine, "release", seen)
+    assert "a release always takes a second person" in alone.refusals
     assert engine.decisions(key) == ["dead"]
-    row = released(engine, key, by="Ada")
-    assert (row.decision, engine.freed) == (Decision.IGNORED, [])
-    assert "Ada proposed it" in (row.reason or "") or "another person must approve" in (row.reason or "")
+    decided = released(engine, key, by="Ada")
+    assert (decided.begun.decision, engine.freed) == (Decision.IGNORED, [])
+    assert "Ada proposed it" in decided.refusals
 
 
 def test_other_content_holds_no_key_and_can_not_be_released(tmp_path: Path) -> None:
@@ -78,11 +79,9 @@ def test_other_content_holds_no_key_and_can_not_be_released(tmp_path: Path) -> N
     [key] = dying(engine, "evt_1")
     engine.post("evt_1", content="better")
     engine.batch()
-    first = command(engine, "propose_release", target(engine, key))
-    assert first.targets[0].item_seq == 2
-    assert decided(engine).reason == (
-        "refused: item 2 holds no event key that could be freed: discard it; if another event holds its key, release "
-        "that one"
+    assert target(engine, key).item_seq == 2
+    assert released(engine, key).refusals == (
+        "item 2 holds no event key that could be freed: discard it; if another event holds its key, release that one"
     )
 
 
@@ -92,11 +91,7 @@ def test_other_content_of_a_released_key_is_not_replayed_beside_what_comes_again
     first = target(engine, key)
     engine.post("evt_1", content="better")
     engine.batch()
-    proposed = given(engine, "propose_release", first)
-    command(engine, "propose_release", first)
-    decided(engine)
-    command(engine, "release", first, actor="grace", proposal=approval(proposed))
-    assert decided(engine).decision is Decision.RELEASED
+    assert approved_run(engine, "release", first).refusals == ""
     assert order(engine, "replay", key).reason == (
         "0 of 1 accepted; refused: item 2 is another content under a key that was freed: discard it, and let the "
         "provider send the event again"
@@ -107,14 +102,12 @@ def test_nothing_is_released_while_the_claims_can_not_be_freed(tmp_path: Path) -
     engine = Engine(tmp_path)
     [key] = dying(engine, "evt_1")
     engine.redis_is_down = "no answer"
-    row = released(engine, key)
-    assert row.decision is Decision.IGNORED
-    assert "refused: Redis didn't free the key of item 1 (no answer): nothing is released; release it again" in (
-        row.reason or ""
-    )
+    refused = "Redis didn't free the key of item 1 (no answer): nothing is released; release it again"
+    assert released(engine, key).refusals == refused
     assert engine.decisions(key) == ["dead"]
     engine.redis_is_down = ""
-    assert released(engine, key).decision is Decision.RELEASED
+    released(engine, key)
+    assert engine.decisions(key) == ["dead", "released"]
 
 
 def test_who_waited_behind_a_released_event_goes_on(tmp_path: Path) -> None:

@@ -17,7 +17,21 @@ from operations.command import ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.fakes import Stuck
 from tests.unit.processor.harness import CONTROL, Engine
-from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
+from tests.unit.processor.ordering import (
+    BUG,
+    close,
+    command,
+    decided,
+    decided_run,
+    dying,
+    last,
+    mended,
+    order,
+    passing,
+    run_order,
+    send_run,
+    target,
+)
 
 
 @pytest.mark.row("E10")
@@ -25,9 +39,9 @@ def test_followers_run_after_their_head_in_kafkas_order(tmp_path: Path) -> None:
     engine = passing(tmp_path)
     keys = dying(engine, "evt_1", "evt_2", "evt_3")
     mended(engine)
-    row = order(engine, "replay", keys[2], keys[0], keys[1], mode=ReplayMode.WITH_FOLLOWERS)
+    decided = close(engine, "replay", keys[2], keys[0], keys[1], mode=ReplayMode.WITH_FOLLOWERS)
     engine.advance(0)
-    assert row.reason == "3 of 3 accepted"
+    assert decided.refusals == ""
     assert engine.handler.calls == keys
     assert not any(row.out_of_order for row in engine.journal.rows)
 
@@ -55,10 +69,10 @@ def test_a_follower_that_died_since_keeps_the_whole_entity_back_and_no_other(tmp
     keys = dying(engine, "evt_1", "evt_2")
     [other] = dying(engine, "evt_9", entity="e2")
     [late] = dying(engine, "evt_3")
-    row = order(engine, "replay", *keys, other, mode=ReplayMode.WITH_FOLLOWERS)
+    decided = close(engine, "replay", *keys, other, mode=ReplayMode.WITH_FOLLOWERS)
     number = last(engine, late).item_seq
-    assert row.reason == (
-        f"1 of 3 accepted; refused: item 1 goes with its followers: item {number} is dead behind it and isn't named; "
+    assert decided.refusals == (
+        f"item 1 goes with its followers: item {number} is dead behind it and isn't named; "
         f"look again; item 2 goes with its followers: item {number} is dead behind it and isn't named; look again"
     )
     assert [engine.decisions(key)[-1] for key in (*keys, late, other)] == ["dead"] * 3 + ["replayed"]
@@ -67,10 +81,11 @@ def test_a_follower_that_died_since_keeps_the_whole_entity_back_and_no_other(tmp
 def test_a_follower_that_dies_in_the_batch_of_the_order_counts_too(tmp_path: Path) -> None:
     engine = passing(tmp_path)
     keys = dying(engine, "evt_1", "evt_2")
+    run = send_run(engine, "replay", *(target(engine, key) for key in keys), mode=ReplayMode.WITH_FOLLOWERS)
+    engine.batch()
     engine.handler.fails(engine.post("evt_3"), BUG)
-    row = order(engine, "replay", *keys, mode=ReplayMode.WITH_FOLLOWERS)
-    assert row.decision is Decision.IGNORED
-    assert "isn't named" in str(row.reason)
+    assert decided_run(engine, run).refusals.count("isn't named") == 2
+    assert [engine.decisions(key) for key in keys] == [["dead"]] * 2
 
 
 def test_of_an_entity_with_one_that_moved_on_none_is_replayed(tmp_path: Path) -> None:
@@ -79,11 +94,9 @@ def test_of_an_entity_with_one_that_moved_on_none_is_replayed(tmp_path: Path) ->
     targets = [target(engine, head), target(engine, follower)]
     order(engine, "replay", follower)
     engine.advance(0)
-    command(engine, "replay", *targets, mode=ReplayMode.WITH_FOLLOWERS)
-    row = decided(engine)
-    assert row.decision is Decision.IGNORED
+    decided = run_order(engine, "replay", *targets, mode=ReplayMode.WITH_FOLLOWERS)
     moved = "item 2 has moved on since row 2; look again"
-    assert row.reason == f"0 of 2 accepted; refused: item 1 goes with its followers: {moved}; {moved}"
+    assert decided.refusals == f"item 1 goes with its followers: {moved}; {moved}"
     assert engine.decisions(head) == ["dead"]
 
 
@@ -91,9 +104,9 @@ def test_what_a_person_closed_is_no_follower_any_more(tmp_path: Path) -> None:
     engine = passing(tmp_path)
     head, follower = dying(engine, "evt_1", "evt_2")
     targets = [target(engine, head), target(engine, follower)]
-    order(engine, "resolve", follower)
-    command(engine, "replay", *targets, mode=ReplayMode.WITH_FOLLOWERS)
-    assert decided(engine).reason == "1 of 2 accepted; refused: item 2 is not open"
+    close(engine, "resolve", follower)
+    assert run_order(engine, "replay", *targets, mode=ReplayMode.WITH_FOLLOWERS).refusals == "item 2 is not open"
+    assert engine.decisions(head) == ["dead", "replayed"]
 
 
 def test_a_conflict_is_nobodys_follower(tmp_path: Path) -> None:
@@ -101,8 +114,7 @@ def test_a_conflict_is_nobodys_follower(tmp_path: Path) -> None:
     dying(engine, "evt_1")
     engine.post("evt_1", content="changed")
     engine.batch()
-    command(engine, "replay", engine.target(1, 1), mode=ReplayMode.WITH_FOLLOWERS)
-    assert decided(engine).reason == "1 of 1 accepted"
+    assert run_order(engine, "replay", engine.target(1, 1), mode=ReplayMode.WITH_FOLLOWERS).refusals == ""
 
 
 def test_an_entity_with_too_many_open_events_is_not_looked_through(
@@ -113,8 +125,8 @@ def test_an_entity_with_too_many_open_events_is_not_looked_through(
     engine.post("evt_2")
     engine.batch()
     monkeypatch.setattr(acceptance, "ENTITY_ITEMS_MAX", 1)
-    row = order(engine, "replay", head, mode=ReplayMode.WITH_FOLLOWERS)
-    assert "more than 1 events of its entity are open: replay them alone" in str(row.reason)
+    refusals = close(engine, "replay", head, mode=ReplayMode.WITH_FOLLOWERS).refusals
+    assert "more than 1 events of its entity are open: replay them alone" in refusals
 
 
 def test_what_waits_or_was_never_there_is_not_replayed(tmp_path: Path) -> None:
@@ -132,20 +144,22 @@ def test_what_waits_or_was_never_there_is_not_replayed(tmp_path: Path) -> None:
 def test_a_rate_gives_each_accepted_item_its_own_time(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     keys = [dying(engine, f"evt_{number}", entity=f"e{number}")[0] for number in range(4)]
-    order(engine, "resolve", keys[1])
+    seen = [target(engine, key) for key in keys]
+    close(engine, "resolve", keys[1])
     mended(engine)
+    send_run(engine, "replay", *seen, per_s=4.0)
+    engine.batch()
+    engine.advance(1)
     decided_at = engine.clock.now()
-    command(engine, "replay", *(target(engine, key) for key in keys), interval_us=1_500_000)
-    decided(engine)
     due = [last(engine, key).due_at for key in (keys[0], keys[2], keys[3])]
-    assert due == [decided_at + timedelta(seconds=1.5) * number for number in range(3)]
+    assert due == [decided_at + timedelta(seconds=0.25) * number for number in range(3)]
     engine.advance(0)
     assert engine.handler.calls == [keys[0]]
     live = engine.post("evt_9", "e9")
-    engine.advance(1)
+    engine.advance(0.1)
     assert engine.handler.calls == [keys[0], live]
-    engine.advance(0.5)
-    engine.advance(1.5)
+    engine.advance(0.2)
+    engine.advance(0.25)
     assert engine.handler.calls == [keys[0], live, keys[2], keys[3]]
 
 
@@ -195,13 +209,12 @@ def test_what_died_after_every_replay_is_replayed_only_by_force(tmp_path: Path, 
     replayed_in_vain(engine, key, 5)
     if restart:
         engine.start(keeps_index=restart == "index kept")
-    row = order(engine, "replay", key)
-    assert row.reason == (
+    assert order(engine, "replay", key).reason == (
         "0 of 1 accepted; refused: item 1 was replayed 5 times and died each time: "
         "fix its cause, then replay it with force"
     )
     mended(engine)
-    assert order(engine, "replay", key, force=True).reason == "1 of 1 accepted"
+    assert close(engine, "replay", key, force=True).refusals == ""
     engine.advance(0)
     assert engine.decisions(key)[-1] == "applied"
 
@@ -211,8 +224,8 @@ def test_force_overrules_the_loop_guard_alone(tmp_path: Path) -> None:
     dying(engine, "evt_1")
     engine.post("evt_1", content="changed")
     engine.batch()
-    command(engine, "replay", ItemTarget.of_row(engine.journal.rows[-1]), force=True)
-    assert "another content under a key that is held" in str(decided(engine).reason)
+    decided = run_order(engine, "replay", ItemTarget.of_row(engine.journal.rows[-1]), force=True)
+    assert "another content under a key that is held" in decided.refusals
 
 
 def test_the_same_set_replayed_twice_takes_effect_once(tmp_path: Path) -> None:

@@ -8,7 +8,18 @@ import pytest
 
 from core.decision import Decision
 from tests.unit.processor.harness import Engine
-from tests.unit.processor.ordering import command, decided, dying, last, mended, order, target
+from tests.unit.processor.ordering import (
+    close,
+    command,
+    decided,
+    dying,
+    last,
+    mended,
+    order,
+    run_order,
+    send_run,
+    target,
+)
 
 
 def conflict(engine: Engine) -> str:
@@ -30,8 +41,7 @@ def test_other_content_is_applied_once_the_first_is_purged(tmp_path: Path, resta
         "is dead, discard that, then replay this; if it was booked, it stays booked: discard this"
     )
     mended(engine)
-    command(engine, "purge", engine.target(1, 1))
-    assert decided(engine).reason == "1 of 1 purged"
+    assert run_order(engine, "purge", engine.target(1, 1)).refusals == ""
     if restart:
         engine.start(keeps_index=restart == "index kept")
     assert order(engine, "replay", key).reason == "1 of 1 accepted"
@@ -46,14 +56,23 @@ def test_other_content_is_applied_once_the_first_is_purged(tmp_path: Path, resta
     assert engine.decisions(key)[-2:] == ["duplicate", "duplicate"]
 
 
-def test_purge_and_replay_of_the_other_content_in_one_batch(tmp_path: Path) -> None:
+def test_a_replay_of_the_other_content_in_the_batch_that_purges_is_decided_before_it(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = conflict(engine)
+    send_run(engine, "purge", engine.target(1, 1))
+    engine.batch()
+    assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)
+    assert order(engine, "replay", key).reason == "1 of 1 accepted"
+
+
+def test_purge_and_replay_of_the_other_content_by_two_runs_of_one_batch(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     key = conflict(engine)
     better = target(engine, key)
     mended(engine)
-    command(engine, "purge", engine.target(1, 1))
-    command(engine, "replay", better)
-    assert decided(engine).reason == "1 of 1 accepted"
+    send_run(engine, "purge", engine.target(1, 1))
+    assert run_order(engine, "replay", better).refusals == ""
+    assert engine.decisions(key) == ["dead", "dead", "purged", "replayed"]
     engine.start(keeps_index=False)
     engine.advance(0)
     assert last(engine, key).decision is Decision.APPLIED
@@ -67,7 +86,7 @@ def test_of_two_other_contents_one_takes_the_key(tmp_path: Path) -> None:
     engine.batch()
     third = target(engine, key)
     mended(engine)
-    command(engine, "purge", engine.target(1, 1))
+    run_order(engine, "purge", engine.target(1, 1))
     command(engine, "replay", second, third)
     row = decided(engine)
     assert row.reason == (
@@ -83,15 +102,14 @@ def test_of_two_other_contents_one_takes_the_key(tmp_path: Path) -> None:
 def test_what_was_resolved_by_hand_keeps_its_key(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     key = conflict(engine)
-    command(engine, "resolve", engine.target(1, 1))
-    decided(engine)
+    run_order(engine, "resolve", engine.target(1, 1))
     assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)
 
 
 def test_the_other_content_itself_may_be_purged_and_the_key_stays_held(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     key = conflict(engine)
-    order(engine, "purge", key)
+    close(engine, "purge", key)
     engine.post("evt_1", content="third")
     engine.batch()
     assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)

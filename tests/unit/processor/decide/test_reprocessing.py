@@ -19,7 +19,7 @@ from providers.square import SquareAdapter
 from providers.stripe import StripeAdapter
 from tests.unit.processor.fakes import Crash, Stuck, ignored, unknown
 from tests.unit.processor.harness import EVENTS, NOW, Engine
-from tests.unit.processor.ordering import command, decided, last, order, target
+from tests.unit.processor.ordering import command, decided, last, order, send_run, target
 from tests.unit.providers.samples.square import with_fees
 
 BODY = stripe_event(
@@ -364,10 +364,12 @@ def test_what_is_no_ignored_event_is_refused(engine: Engine, item_seq: int, seen
 def test_one_at_a_time_at_a_rate(engine: Engine) -> None:
     keys = [passed_over(engine, f"evt_{number}", f"e{number}") for number in range(3)]
     knows(engine)
-    order(engine, "replay", *keys, interval_us=2_000_000)
+    send_run(engine, "replay", *(target(engine, key) for key in keys), per_s=2.0)
+    engine.batch()
+    engine.advance(1)
     due = [last(engine, key).due_at for key in keys]
-    assert due == [engine.clock.now() + timedelta(seconds=2 * number) for number in range(3)]
-    engine.advance(2)
+    assert due == [engine.clock.now() + timedelta(seconds=0.5 * number) for number in range(3)]
+    engine.advance(0.5)
     assert [last(engine, key).decision.value for key in keys] == ["applied", "applied", "replayed"]
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from core.decision import Decision
 from journal.schema import JournalRow
-from operations.command import PROPOSE_REVERSAL, Command, approve
+from operations.command import PROPOSE_REVERSAL, PROPOSE_RUN, Command, approve
 from operations.commands import encode
 from tests.unit.processor.fakes import ignored
 from tests.unit.processor.harness import CONTROL, NOW, Engine
-from tests.unit.processor.ordering import approval, decided, given, last, target
+from tests.unit.processor.ordering import approve_run, decided, decided_run, given, given_run, last, target
 
 BUG = ZeroDivisionError("division by zero")
 SAME, RENEWED = "1" * 32, "2" * 32
@@ -58,10 +58,9 @@ def was_refused(control: JournalRow) -> bool:
 
 
 @LINEAGES
-@pytest.mark.parametrize("action", ["replay", "purge", "resolve", "propose_purge", "propose_resolve"])
-def test_an_order_on_a_dead_event_does_nothing_to_another_one(engine: Engine, action: str, lineage: str) -> None:
+def test_a_replay_of_a_dead_event_does_nothing_to_another_one(engine: Engine, lineage: str) -> None:
     older = engine.copy()
-    seen = given(engine, action, target(engine, fails(engine, "evt_2")))
+    seen = given(engine, "replay", target(engine, fails(engine, "evt_2")))
     engine.restore(older, lineage)
     other = fails(engine, "evt_3")
     assert (last(engine, other).item_seq, last(engine, other).seq) == (2, 2)
@@ -71,15 +70,27 @@ def test_an_order_on_a_dead_event_does_nothing_to_another_one(engine: Engine, ac
 
 
 @LINEAGES
-@pytest.mark.parametrize("action", ["purge", "resolve"])
-def test_an_approved_closing_closes_nothing_else(engine: Engine, action: str, lineage: str) -> None:
+@pytest.mark.parametrize("act", ["replay", "purge", "resolve"])
+def test_a_run_of_a_dead_event_does_nothing_to_another_one(engine: Engine, act: str, lineage: str) -> None:
     older = engine.copy()
-    first = given(engine, f"propose_{action}", target(engine, fails(engine, "evt_2")))
-    second = given(engine, action, *first.targets, actor="bob", proposal=approval(first))
+    run = given_run(engine, act, target(engine, fails(engine, "evt_2")))
     engine.restore(older, lineage)
     other = fails(engine, "evt_3")
-    assert was_refused(send(engine, first))
-    send(engine, second)
+    engine.send(CONTROL, encode(run), [])
+    assert "the journal was restored since" in decided_run(engine, run).refusals
+    assert engine.decisions(other) == ["dead"]
+
+
+@LINEAGES
+@pytest.mark.parametrize("act", ["purge", "resolve"])
+def test_an_approved_closing_closes_nothing_else(engine: Engine, act: str, lineage: str) -> None:
+    older = engine.copy()
+    first = given_run(engine, act, target(engine, fails(engine, "evt_2")), action=PROPOSE_RUN)
+    engine.restore(older, lineage)
+    other = fails(engine, "evt_3")
+    engine.send(CONTROL, encode(first), [])
+    decided(engine)
+    assert "the journal was restored since" in approve_run(engine, first).refusals
     assert engine.decisions(other) == ["dead"]
 
 
@@ -125,13 +136,13 @@ def test_what_was_approved_before_a_restore_is_proposed_again(engine: Engine) ->
 
 def test_an_order_of_another_lineage_has_one_row_and_names_both(engine: Engine) -> None:
     key = fails(engine, "evt_2")
-    seen = given(engine, "purge", target(engine, key))
+    seen = given(engine, "replay", target(engine, key))
     engine.restore(engine.copy(), RENEWED)
     control = send(engine, seen)
     assert (control.first, control.decision, control.event_type, control.actor) == (
         True,
         Decision.IGNORED,
-        "purge",
+        "replay",
         "ada",
     )
     assert SAME in str(control.reason) and RENEWED in str(control.reason)
@@ -143,12 +154,12 @@ def test_of_several_targets_only_the_one_that_is_another_row_is_refused(engine: 
     """The journal was put back by hand, so its lineage is the same."""
     same = fails(engine, "evt_2")
     older = engine.copy()
-    seen = given(engine, "purge", target(engine, same), target(engine, fails(engine, "evt_3")))
+    seen = given(engine, "replay", target(engine, same), target(engine, fails(engine, "evt_3")))
     engine.restore(older, SAME)
     other = fails(engine, "evt_4")
     control = send(engine, seen)
     assert control.reason == (
-        "1 of 2 purged; refused: item 3 has another row 3 than the one that was seen: the journal was restored since; "
-        "look again"
+        "1 of 2 accepted; refused: item 3 has another row 3 than the one that was seen: the journal was restored "
+        "since; look again"
     )
-    assert (engine.decisions(same), engine.decisions(other)) == (["dead", "purged"], ["dead"])
+    assert (engine.decisions(same), engine.decisions(other)) == (["dead", "replayed"], ["dead"])

@@ -9,10 +9,12 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Applied, DownstreamHeld, Outcome, WorkItem, calling
+from journal.target import ItemTarget
 from processor.settings import DeadHead, DownstreamSettings
 from processor.workers.deadlines import Deadlines
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.limited import LimitedEngine
+from tests.unit.processor.ordering import run_order
 
 SHOP = "subscriber:shop"
 OUTAGE_S, WAITING = 3_600, 1_000
@@ -101,8 +103,7 @@ def test_a_wait_that_ends_otherwise_gets_its_row(tmp_path: Path) -> None:
     assert engine.decisions(key) == ["parked", "dead"]
 
 
-def test_what_waits_can_be_closed_while_it_waits(tmp_path: Path) -> None:
-    """A command names its last row, which is the one of its first wait."""
+def test_what_waits_is_not_closed(tmp_path: Path) -> None:
     engine, shop = limited(tmp_path)
     key = post(engine, shop, 0)
     engine.batch()
@@ -112,10 +113,9 @@ def test_what_waits_can_be_closed_while_it_waits(tmp_path: Path) -> None:
         engine.advance(10)
     row = engine.last(key)
     assert engine.decisions(key) == ["retry"]
-    engine.order("purge", [(row.item_seq, row.seq)], "c1")
-    engine.advance(10)
-    assert engine.decisions(key) == ["retry", "purged"]
-    assert row.item_seq not in {one.row.item_seq for one in engine.index.open_items()}
+    assert run_order(engine, "purge", ItemTarget.of_row(row)).refusals == "item 1 is retry, not dead"
+    assert engine.decisions(key) == ["retry"]
+    assert row.item_seq in {one.row.item_seq for one in engine.index.open_items()}
 
 
 def test_the_index_says_until_when_and_why_it_waits_now(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from core.decision import Decision
 from core.metrics import ATTEMPT_MAX, LATENCY_BUCKETS_S
 from core.work import DownstreamHeld, Outcome, WorkItem
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from processor.decide.item import BatchItem
 from processor.reporting.metrics import PROMISED, ProcessorMetrics, find_sli_outcome
 from processor.reporting.progress import BatchProgress
 from tests.unit.journal.rows import bare_row
 from tests.unit.processor.fakes import Stuck
 from tests.unit.processor.harness import Engine
+from tests.unit.processor.ordering import run_order
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -145,12 +147,11 @@ def test_what_a_person_lets_go_on_is_counted_apart(tmp_path: Path, action: str) 
     first, follower = engine.post("evt_1"), engine.post("evt_2")
     engine.handler.fails(first, ZeroDivisionError("division by zero"), times=1)
     engine.batch()
-    row = engine.journal.rows[0]
-    engine.order(action, [(row.item_seq, row.seq)], "c1")
-    engine.batch()
+    run_order(engine, action, ItemTarget.of_row(engine.journal.rows[0]))
     items: list[BatchItem] = []
     engine.on_decided = items.extend
     engine.advance(AN_HOUR_S)
+    items = [item for item in items if item.row.decision is not Decision.PORTION]
     assert items[-1].row.event_key == follower
     assert {find_sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items} == {"waited"}
 
