@@ -29,7 +29,7 @@ from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
 from dead_letters.listing import Filter
-from operations.command import PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode, new_command_id
+from operations.command import PURGE, RELEASE, RESOLVE, ReplayMode, new_command_id
 from operations.frozen import RunState
 from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderService
 from operations.selection.model import RunRequest
@@ -192,7 +192,7 @@ def _replay_now(meant: Sequence[RunTarget], reason: str, as_json: bool) -> None:
     services = [_orders_of(target.part) for target in meant]
     commands = [
         service.build_command(
-            OperatorOrder(new_command_id(), REPLAY, tuple(map(OrderedItem, target.items)), this_account(), reason)
+            OperatorOrder(new_command_id(), tuple(map(OrderedItem, target.items)), this_account(), reason)
         )
         for service, target in zip(services, meant, strict=True)
     ]

@@ -184,7 +184,7 @@ def _add_replay(api: FastAPI, services: OrderServices) -> None:
         Repeat a request whose answer you didn't see with the same key: it has one effect, however often it comes.
         """
         run: IdempotentRun = request.state.idempotency
-        order = asked.order(REPLAY, run.request_id, signed_in(request).name)
+        order = asked.order(run.request_id, signed_in(request).name)
         try:
             sent = await asyncio.to_thread(_find_service(services, asked.mode, asked.stream).place_order, order)
         except OrderRefused as refused:

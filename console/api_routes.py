@@ -21,7 +21,7 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text
 from ingest.idempotency.request import HEADER, KEY_CHARS_MAX
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import HASH_PATTERN, SEQ_MAX, TARGETS_MAX
+from operations.command import HASH_PATTERN, REPLAY, SEQ_MAX, TARGETS_MAX
 from operations.orders import OperatorOrder, OrderedItem, PlacedOrder
 
 COMMAND_ID = r"^[0-9a-f]{32}$"
@@ -147,9 +147,9 @@ class OrderAsked(BaseModel):
             raise ValueError("an item is named twice")
         return self
 
-    def order(self, action: str, command_id: str, actor: str) -> OperatorOrder:
+    def order(self, command_id: str, actor: str) -> OperatorOrder:
         items = tuple(OrderedItem(item.item_seq, item.target) for item in self.items)
-        return OperatorOrder(command_id, action, items, actor, self.reason)
+        return OperatorOrder(command_id, items, actor, self.reason)
 
 
 class ControlOffset(View):
@@ -199,7 +199,7 @@ class OrderGiven(BaseModel):
         row = given.decided
         return cls(
             command_id=order.command_id,
-            action=order.action,
+            action=REPLAY,
             mode=mode,
             items=[target.item_seq for target in order.items],
             control=ControlOffset.from_object(given.control),

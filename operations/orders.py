@@ -21,7 +21,7 @@ from journal.journals import own_items
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import ACTIONS, APPROVES, Command
+from operations.command import ACTIONS, APPROVES, REPLAY, Command
 from operations.commands import CommandProducer, SentCommand, send
 from operations.recorder import ActChanges, Recorder
 from operations.refusals import refuse_restored
@@ -52,10 +52,9 @@ class OrderedItem:
 
 @dataclass(frozen=True, slots=True)
 class OperatorOrder:
-    """An act on dead items. ``command_id`` names it for ever: the same order is given the same one."""
+    """A replay of dead items. ``command_id`` names it for ever: the same order is given the same one."""
 
     command_id: str
-    action: str
     items: tuple[OrderedItem, ...]
     actor: str
     reason: str
@@ -147,7 +146,7 @@ class OrderAct:
 
 
 class OrderService:
-    """Orders on one stream's dead items. Its methods block: call them off the event loop; threads may share it."""
+    """Orders replays of one stream's dead items. Its methods block: call them off the event loop. It is thread-safe."""
 
     def __init__(self, stream: str, journal: DeltaView, orders: OrderSender, clock: Clock) -> None:
         self._stream = stream
@@ -162,9 +161,7 @@ class OrderService:
         :raises CommandNotSent: Kafka didn't acknowledge it; giving the same order again is safe
         :raises AuditLogUnwritable: it can't be recorded; the command may have been sent
         """
-        with self._orders.begin_act(
-            order.actor, order.action, self._describe_items(order.items), order.reason
-        ) as giving:
+        with self._orders.begin_act(order.actor, REPLAY, self._describe_items(order.items), order.reason) as giving:
             if (decided := self.find_decision(order.command_id)) is not None:
                 giving.changes.after = f"command {order.command_id}"
                 return PlacedOrder(SentCommand(decided.topic, decided.partition, decided.offset), decided)
@@ -176,7 +173,7 @@ class OrderService:
 
         :raises OrderRefused: as `place_order`
         """
-        with self._orders.record_refusals(order.actor, order.action, self._describe_items(order.items), order.reason):
+        with self._orders.record_refusals(order.actor, REPLAY, self._describe_items(order.items), order.reason):
             return self._build_command(order)
 
     def send(self, command: Command) -> SentCommand:
@@ -189,7 +186,7 @@ class OrderService:
             order.command_id,
             self._stream,
             lineage,
-            order.action,
+            REPLAY,
             targets,
             order.actor,
             order.reason,

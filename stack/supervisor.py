@@ -117,10 +117,6 @@ class Supervisor:
         self._write_not_before = 0.0
 
     @property
-    def all_answer(self) -> bool:
-        return all(child.state is ChildState.RUNNING for child in self._children)
-
-    @property
     def answered_once(self) -> bool:
         return all(child.answered_ever for child in self._children)
 

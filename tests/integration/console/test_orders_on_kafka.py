@@ -31,7 +31,7 @@ def service(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) 
 
 
 def order(item_seq: int) -> OperatorOrder:
-    return OperatorOrder(f"{item_seq:032x}", "replay", (OrderedItem(item_seq),), "ada", "mended")
+    return OperatorOrder(f"{item_seq:032x}", (OrderedItem(item_seq),), "ada", "mended")
 
 
 def read(bootstrap: str, at: SentCommand) -> bytes:

@@ -92,7 +92,7 @@ def seen(journal: Path, seq: int) -> ItemTarget:
 
 
 def order(*items: OrderedItem, command_id: str = "c2") -> OperatorOrder:
-    return OperatorOrder(command_id, "replay", items, "ada", "mended")
+    return OperatorOrder(command_id, items, "ada", "mended")
 
 
 def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path) -> None:

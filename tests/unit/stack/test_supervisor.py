@@ -54,6 +54,10 @@ def step_until(supervisor: Supervisor, holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def all_answer(supervisor: Supervisor) -> bool:
+    return all(child.state is ChildState.RUNNING for child in supervisor._children)
+
+
 def make(folder: Path, *servers: Server, on_change: Callable[[str, ChildState], None] = lambda *_: None) -> Supervisor:
     return Supervisor(Layout(folder), PORTS, servers, make_topics=lambda: None, on_change=on_change)
 
@@ -97,7 +101,7 @@ def test_a_process_that_keeps_dying_is_started_ever_later(folder: Path) -> None:
     dies = f"import os, time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
     supervisor = make(folder, stub(folder, "kafka", dies))
     try:
-        step_until(supervisor, lambda: supervisor.all_answer)
+        step_until(supervisor, lambda: all_answer(supervisor))
         flag.touch()
         [child] = supervisor._children
         for failures in range(1, 4):
@@ -135,14 +139,14 @@ def test_a_full_disk_keeps_no_process_from_its_restart_and_who_runs_is_written_d
     monkeypatch.setattr("stack.supervisor.WRITE_AGAIN_S", 0.1)
     supervisor = make(folder, stub(folder, "kafka"), stub(folder, "ingest"))
     try:
-        step_until(supervisor, lambda: supervisor.all_answer)
+        step_until(supervisor, lambda: all_answer(supervisor))
         before = read_endpoints(folder)
         assert before is not None
         with monkeypatch.context() as disk:
             disk.setattr("stack.supervisor.record_processes", full)
             os.kill(before.pids["ingest"], signal.SIGKILL)
-            step_until(supervisor, lambda: not supervisor.all_answer)
-            step_until(supervisor, lambda: supervisor.all_answer)
+            step_until(supervisor, lambda: not all_answer(supervisor))
+            step_until(supervisor, lambda: all_answer(supervisor))
             assert before.pids["ingest"] in recorded_pids(folder)
         step_until(supervisor, lambda: before.pids["ingest"] not in recorded_pids(folder))
         after = read_endpoints(folder)
@@ -166,13 +170,13 @@ def test_a_process_whose_files_cannot_be_written_is_started_later(
 
     supervisor = make(folder, replace(stub(folder, "kafka"), prepare=prepare), stub(folder, "ingest"))
     try:
-        step_until(supervisor, lambda: supervisor.all_answer)
+        step_until(supervisor, lambda: all_answer(supervisor))
         before = read_endpoints(folder)
         assert before is not None
         failures_left = FIRST_STARTS_MAX
         os.kill(before.pids["kafka"], signal.SIGKILL)
-        step_until(supervisor, lambda: not supervisor.all_answer)
-        step_until(supervisor, lambda: supervisor.all_answer)
+        step_until(supervisor, lambda: not all_answer(supervisor))
+        step_until(supervisor, lambda: all_answer(supervisor))
         assert failures_left == 0
         assert supervisor._children[0].failures == 1 + FIRST_STARTS_MAX
         after = read_endpoints(folder)
@@ -185,7 +189,7 @@ def test_a_process_whose_files_cannot_be_written_is_started_later(
 def test_a_process_that_can_never_be_started_ends_the_start(folder: Path) -> None:
     supervisor = make(folder, replace(stub(folder, "kafka"), prepare=full))
     with pytest.raises(ServerNotUp, match=r"kafka couldn't be started: .*No space left on device, 3 times"):
-        step_until(supervisor, lambda: supervisor.all_answer)
+        step_until(supervisor, lambda: all_answer(supervisor))
     supervisor.stop()
 
 
@@ -232,7 +236,7 @@ def test_processes_stop_in_the_opposite_order_of_their_start(folder: Path) -> No
         for name in names
     ]
     supervisor = make(folder, *servers)
-    step_until(supervisor, lambda: supervisor.all_answer)
+    step_until(supervisor, lambda: all_answer(supervisor))
     supervisor.stop()
     assert stopped.read_text().split() == list(reversed(names))
 
@@ -242,7 +246,7 @@ def test_a_process_that_the_kernel_does_not_end_is_named_and_the_others_stop(
 ) -> None:
     others = children_of(os.getpid())  # an earlier test's tracker of resources, which lives as long as this process
     supervisor = make(folder, stub(folder, "kafka"), stub(folder, "redis"), stub(folder, "processor"))
-    step_until(supervisor, lambda: supervisor.all_answer)
+    step_until(supervisor, lambda: all_answer(supervisor))
     kafka, redis, processor = [child for child in children_of(os.getpid()) if child not in others]
     wait = subprocess.Popen.wait
 
