@@ -67,6 +67,7 @@ def test_an_alert_that_is_added_as_the_page_says_passes_what_every_alert_must_pa
     assert "PayhookOpenEvents" in (followed / RULES).read_text("utf-8")
 
 
+@pytest.mark.more(reason="the suite of all alerts, once a step")
 @pytest.mark.parametrize("left_out", ["alerts/readings.py", "docs/runbook.md"])
 def test_a_step_that_is_left_out_is_missed(followed: Path, left_out: str) -> None:
     """The suite above wouldn't pass without it."""
