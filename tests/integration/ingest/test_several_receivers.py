@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import httpx2
 import psutil
@@ -16,7 +17,7 @@ import pytest
 from load.client import wait_for
 from stack.children import answers_ok
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, metric, receiver_on
-from tests.processes import all_end
+from tests.processes import all_end, sockets_of
 
 pytestmark = pytest.mark.more(reason="receivers of their own, some with several workers")
 
@@ -38,15 +39,22 @@ ENDED_TRIED = 5
 def several_workers(servers: Servers, count: int) -> Iterator[ReceiverUnderTest]:
     """A receiver all of whose workers answer: it is ready as soon as one does.
 
-    A port of their row may be taken between its choice and a worker's start: then another row is tried.
+    A port of their row may be taken between its choice and a worker's start: then another row is tried. Whoever took it
+    may answer, too.
     """
     for _ in range(ROWS_TRIED):
         with receiver_on(servers, PAYHOOK_INGEST__WORKERS=str(count)) as receiver:
-            urls = [f"{url}/metrics" for url in metrics_urls(receiver, count)]
-            if wait_for(lambda urls=urls: all(map(answers_ok, urls)), ROW_S):  # type: ignore[misc]
+            if wait_for(lambda receiver=receiver: all_answer(receiver, count), ROW_S):  # type: ignore[misc]
                 yield receiver
                 return
     raise AssertionError(f"no {count} workers answered")
+
+
+def all_answer(receiver: ReceiverUnderTest, count: int) -> bool:
+    urls = metrics_urls(receiver, count)
+    sockets = sockets_of(receiver.process.process_id, "tcp")
+    own_ports = {socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN}
+    return all(urlsplit(url).port in own_ports and answers_ok(f"{url}/metrics") for url in urls)
 
 
 def metrics_urls(receiver: ReceiverUnderTest, count: int) -> list[str]:
