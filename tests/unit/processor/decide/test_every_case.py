@@ -16,7 +16,9 @@ from tests.unit.processor.search import Search
 
 
 @pytest.mark.row("A2")
-@pytest.mark.parametrize("policy", DeadHead)
+@pytest.mark.parametrize(
+    "policy", [DeadHead.WAIT, pytest.param(DeadHead.CONTINUE, marks=pytest.mark.more(reason="the ledger waits"))]
+)
 @pytest.mark.parametrize("name", SCOPES)
 def test_engine_and_model_agree_in_every_world(
     name: str,
