@@ -108,7 +108,7 @@ RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
 """Acts on the run of a frozen selection, which they name by its digest in place of targets."""
 
 RUN_ACTS = (REPLAY, PURGE, RESOLVE, RELEASE)
-"""What a run does with each item of its selection. Items are replayed by a command of their own too, never closed."""
+"""A run does one of these with each item of its selection. A command of its own replays items too, and closes none."""
 
 ACTIONS = frozenset({REPLAY}) | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
 TARGETS_MAX = 5_000

@@ -9,29 +9,29 @@ BATCH_S = 2.5
 """
 
 FIXED_SHARE_MAX = 0.25
-"""Where a batch's fixed cost is large, it is made longer until that is at most this share of it: a short batch would
-then be mostly overhead, and a backlog would never drain."""
+"""A batch is made longer until its fixed cost is at most this share of it: a short one would be mostly overhead, and a
+backlog would never drain."""
 
 LONGER_MAX = 3.0
 """How many times its time a batch is planned to take at most, for that."""
 
 SMALL_SHARE = 0.1
-"""Of the limit: what a batch of at most so many records costs is mostly fixed."""
+"""A batch of at most this part of the limit has mostly fixed cost."""
 
 BYTES_FADE = 0.9
-"""Of the bytes of a record as they were lately, with each batch of smaller ones."""
+"""The bytes of a record, as they were lately, shrink to this part with each batch of smaller ones."""
 
 APART = 2.0
 """Two batches tell fixed cost and cost a record apart where one has so many times the other's records."""
 
 NEWS_SHARE = 0.3
-"""Of the fixed cost as it is believed, with each new reading."""
+"""A new reading makes up this part of the fixed cost that is believed."""
 
 FADE = 0.985
-"""Of a fixed cost that nothing speaks for any more, with each batch: it may have been a slow hour's."""
+"""A fixed cost that nothing speaks for any more shrinks to this part with each batch: an hour may have been slow."""
 
 GROW_MAX = 4.0
-"""Of a limit, from one batch to the next: what a batch costs is judged by smaller ones."""
+"""A limit grows at most so many times from one batch to the next: what a batch costs is judged by smaller ones."""
 
 SHRINK_MAX = 4.0
 CHANGE_MIN = 0.2
